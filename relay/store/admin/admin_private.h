@@ -106,8 +106,7 @@ struct kept_arguments *redrive_arguments(const struct shard *shard, const struct
 
 /* Adds the KEYS and ARGV of error_entry.lua. `act`: "read" or "drop". */
 void error_entry_arguments(struct arguments *arguments, const struct shard *shard,
-                           struct entry_id entry, const char *act,
-                           char ret_entry[ENTRY_ID_TEXT_MAX]);
+                           struct entry_id entry, const char *act);
 
 /*
  * Redrives or drops a dead letter. The arguments, of redrive.lua or error_entry.lua, must live

@@ -441,14 +441,12 @@ store_audit_read(struct store *store, const char *after, unsigned limit,
 {
     struct audit_read *read = shard_request_new(sizeof(*read), store, &read_kind);
     struct arguments arguments = {.argc = 0};
-    char limit_text[NUMBER_TEXT];
 
     read->done = done;
     read->request.ctx = ctx;
-    snprintf(limit_text, sizeof(limit_text), "%u", limit);
     shard_arguments(&store->shards[0], &arguments);
     argument(&arguments, after);
-    argument(&arguments, limit_text);
+    argument_number(&arguments, limit);
     shard_request_send_script(&read->request, &store->shards[0], STORE_SCRIPT_audit_read, 1,
                               &arguments);
     return shard_request_await(&read->request);

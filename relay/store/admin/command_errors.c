@@ -83,17 +83,16 @@ enum rc
 command_complete(struct command *command, unsigned number, struct error_entry *entry)
 {
     const struct shard *shard = &command->store->shards[number];
-    char entry_text[ENTRY_ID_TEXT_MAX], key[STORE_KEY_MAX];
-    const char *argv[] = {shard->stream_key, shard->prefix, entry_text, "read"};
-    struct arguments parts = {.argc = 0};
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX];
     struct redisReply *reply;
     struct error_entry completed;
 
     if (!error_entry_lacks_data(entry))
         return RC_OK;
-    error_parts_arguments(&parts, shard->prefix, entry->id, key);
-    reply = command_request(command, number, (int)parts.argc, parts.argv);
-    arguments_free(&parts);
+    error_parts_arguments(&arguments, shard->prefix, entry->id, key);
+    reply = command_request(command, number, (int)arguments.argc, arguments.argv);
+    arguments_free(&arguments);
     free(command->completed);
     command->completed = reply;
     if (reply == NULL)
@@ -101,9 +100,11 @@ command_complete(struct command *command, unsigned number, struct error_entry *e
     error_entry_add_parts(entry, reply);
     if (entry->data.len > 0)
         return RC_OK;
-    entry_id_text(entry->entry, entry_text);
+    error_entry_arguments(&arguments, shard, entry->entry, "read");
     reply = command_call(command, number,
-                         &(struct command_call){STORE_SCRIPT_error_entry, 4, argv, false});
+                         &(struct command_call){STORE_SCRIPT_error_entry, (int)arguments.argc,
+                                                arguments.argv, false});
+    arguments_free(&arguments);
     free(command->completed);
     command->completed = reply;
     if (reply == NULL)
@@ -241,9 +242,8 @@ void
 command_drop(struct command *command, unsigned number, struct entry_id entry)
 {
     struct arguments arguments = {.argc = 0};
-    char id[ENTRY_ID_TEXT_MAX];
 
-    error_entry_arguments(&arguments, &command->store->shards[number], entry, "drop", id);
+    error_entry_arguments(&arguments, &command->store->shards[number], entry, "drop");
     add_change(command, number, true,
                arguments_keep(arguments.argc, arguments.argv, arguments.lens));
     arguments_free(&arguments);

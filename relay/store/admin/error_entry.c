@@ -200,11 +200,10 @@ redrive_script(const struct kept_arguments *kept, const struct redisReply *field
 
 void
 error_entry_arguments(struct arguments *arguments, const struct shard *shard, struct entry_id entry,
-                      const char *act, char ret_entry[ENTRY_ID_TEXT_MAX])
+                      const char *act)
 {
-    entry_id_text(entry, ret_entry);
     shard_arguments(shard, arguments);
-    argument(arguments, ret_entry);
+    argument_entry(arguments, entry);
     argument(arguments, act);
 }
 
@@ -389,13 +388,12 @@ change_entry(struct store *store, struct entry_id entry, bool is_drop, store_err
 {
     struct shard *shard = &store->shards[error_entry_shard(entry, store->shard_count)];
     struct arguments arguments = {.argc = 0};
-    char id[ENTRY_ID_TEXT_MAX];
     struct change *change;
 
     if (!store->is_up)
         return RC_AGAIN;
     change = change_new(shard, is_drop, done, ctx);
-    error_entry_arguments(&arguments, shard, entry, is_drop ? "drop" : "read", id);
+    error_entry_arguments(&arguments, shard, entry, is_drop ? "drop" : "read");
     shard_request_send_script(&change->request, shard, STORE_SCRIPT_error_entry, 1, &arguments);
     return shard_request_await(&change->request);
 }

@@ -452,14 +452,12 @@ send_trace(struct trace_search *search, struct shard *shard)
 {
     struct trace_request *trace = shard_request_new(sizeof(*trace), search->store, &trace_kind);
     struct arguments arguments = {.argc = 0};
-    char from[24];
 
     trace->search = search;
     trace->shard = shard->number;
-    snprintf(from, sizeof(from), "%" PRId64, frame_uuid_ms(search->id));
     shard_arguments(shard, &arguments);
     argument(&arguments, search->id);
-    argument(&arguments, from);
+    argument_number(&arguments, frame_uuid_ms(search->id));
     if (search->user != NULL) {
         argument(&arguments, search->user);
         argument(&arguments, search->store->script_settings.retention);

@@ -86,14 +86,12 @@ store_receipts_read(struct store *store, const struct store_receipts_wanted *wan
     struct shard *shard = &store->shards[wanted->shard];
     struct receipts_request *own = request_new(store, &read_kind, ctx);
     struct arguments arguments = {.argc = 0};
-    char max[24];
 
     own->done = done;
-    snprintf(max, sizeof(max), "%zu", wanted->max_entries);
     shard_arguments(shard, &arguments);
     argument(&arguments, wanted->group);
     argument(&arguments, store->relay_id);
-    argument(&arguments, max);
+    argument_number(&arguments, (int64_t)wanted->max_entries);
     argument(&arguments, wanted->after);
     argument(&arguments, !wanted->is_periodic ? "0" : wanted->is_consumer ? "1" : "2");
     argument(&arguments, wanted->may_count ? "1" : "0");
@@ -154,14 +152,12 @@ store_receipts_rewind(struct store *store, unsigned number, const char *group, c
     struct shard *shard = &store->shards[number];
     struct receipts_request *own = request_new(store, &rewind_kind, ctx);
     struct arguments arguments = {.argc = 0};
-    char back[24];
 
     own->rewound = done;
-    snprintf(back, sizeof(back), "%" PRId64, back_ms);
     shard_arguments(shard, &arguments);
     argument(&arguments, group);
     argument(&arguments, position);
-    argument(&arguments, back);
+    argument_number(&arguments, back_ms);
     shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_rewind, 1, &arguments);
     return shard_request_await(&own->request);
 }

@@ -219,13 +219,11 @@ request_range_part(struct range *range, unsigned i)
 {
     struct range_part *part = &range->parts[i];
     struct arguments arguments = {.argc = 0};
-    char after[ENTRY_ID_TEXT_MAX], count[24];
 
-    entry_id_text(history_position(&part->shard->history, *cursor_in(&range->after, i)), after);
-    snprintf(count, sizeof(count), "%zu", range->max);
     shard_arguments(part->shard, &arguments);
-    argument(&arguments, after);
-    argument(&arguments, count);
+    argument_entry(&arguments,
+                   history_position(&part->shard->history, *cursor_in(&range->after, i)));
+    argument_number(&arguments, (int64_t)range->max);
     shard_request_send_script(&range->request, part->shard, STORE_SCRIPT_range, 1, &arguments);
 }
 
@@ -373,7 +371,6 @@ store_earlier(struct store *store, struct entry_id last, size_t max, store_paged
     struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
     struct earlier *earlier;
-    char before[ENTRY_ID_TEXT_MAX], max_text[24];
 
     if (!store_has_shared(store) || !store_is_read(store, 0))
         return RC_AGAIN;
@@ -381,11 +378,9 @@ store_earlier(struct store *store, struct entry_id last, size_t max, store_paged
     earlier->done = done;
     earlier->ctx = ctx;
     earlier->shard = shard;
-    entry_id_text(entry_id_after(history_position(&shard->history, last)), before);
-    snprintf(max_text, sizeof(max_text), "%zu", max);
     shard_arguments(shard, &arguments);
-    argument(&arguments, before);
-    argument(&arguments, max_text);
+    argument_entry(&arguments, entry_id_after(history_position(&shard->history, last)));
+    argument_number(&arguments, (int64_t)max);
     shard_request_send_script(&earlier->request, shard, STORE_SCRIPT_earlier, 1, &arguments);
     return shard_request_await(&earlier->request);
 }
@@ -548,12 +543,13 @@ static const struct shard_request_kind pending_kind = {.failure = "could not rea
                                                        .on_reply = on_pending_reply,
                                                        .finish = finish_pending};
 
+/* A cursor of a client may be beyond all scores. */
 static void
-write_score(const struct cursor *cursor, unsigned part, char ret_text[SCORE_TEXT_MAX])
+add_score(struct arguments *arguments, const struct cursor *cursor, unsigned part)
 {
-    const struct entry_id id = part == 0 ? cursor->shared : cursor->own;
+    const uint64_t score = entry_id_score(part == 0 ? cursor->shared : cursor->own);
 
-    snprintf(ret_text, SCORE_TEXT_MAX, "%" PRIu64, entry_id_score(id));
+    argument_number(arguments, score < INT64_MAX ? (int64_t)score : INT64_MAX);
 }
 
 static void
@@ -561,21 +557,18 @@ request_pending_part(struct pending *pending, unsigned nth, const char *user,
                      const struct store_pending_part *wanted)
 {
     struct arguments arguments = {.argc = 0};
-    char after[SCORE_TEXT_MAX], last[SCORE_TEXT_MAX], received[SCORE_TEXT_MAX] = "", count[24];
     struct pending_part *part = &pending->parts[nth];
 
-    write_score(&wanted->after, nth, after);
-    write_score(&wanted->last, nth, last);
-    if (wanted->has_received)
-        write_score(&wanted->received, nth, received);
-    snprintf(count, sizeof(count), "%zu",
-             wanted->max < PENDING_PAGE_MAX ? wanted->max : PENDING_PAGE_MAX);
     shard_arguments(part->shard, &arguments);
     argument(&arguments, user);
-    argument(&arguments, after);
-    argument(&arguments, last);
-    argument(&arguments, count);
-    argument(&arguments, received);
+    add_score(&arguments, &wanted->after, nth);
+    add_score(&arguments, &wanted->last, nth);
+    argument_number(&arguments,
+                    (int64_t)(wanted->max < PENDING_PAGE_MAX ? wanted->max : PENDING_PAGE_MAX));
+    if (wanted->has_received)
+        add_score(&arguments, &wanted->received, nth);
+    else
+        argument(&arguments, "");
     argument(&arguments, wanted->ended_only         ? "ended"
                          : wanted->undelivered_only ? "undelivered"
                                                     : "all");

@@ -226,7 +226,6 @@ store_receipts(struct store *store, const char *after, const char *emitter, cons
                unsigned limit, store_receipts_done *done, void *ctx)
 {
     struct receipts_read *read = shard_request_new(sizeof(*read), store, &receipts_kind);
-    char limit_text[16];
 
     read->done = done;
     read->ctx = ctx;
@@ -235,7 +234,6 @@ store_receipts(struct store *store, const char *after, const char *emitter, cons
         free(read);
         return RC_BAD;
     }
-    snprintf(limit_text, sizeof(limit_text), "%u", limit);
     for (unsigned k = 0; k < store->shard_count; k++) {
         struct arguments arguments = {.argc = 0};
 
@@ -243,7 +241,7 @@ store_receipts(struct store *store, const char *after, const char *emitter, cons
             start_at_commit(&read->shards[k], id);
         shard_arguments(&store->shards[k], &arguments);
         argument(&arguments, read->shards[k].after);
-        argument(&arguments, limit_text);
+        argument_number(&arguments, limit);
         argument(&arguments, emitter != NULL ? emitter : "");
         argument(&arguments, id != NULL ? id : "");
         shard_request_send_script(&read->request, &store->shards[k], STORE_SCRIPT_receipts_page, 1,

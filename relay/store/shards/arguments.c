@@ -1,5 +1,7 @@
 /* arguments.c: the arguments of a command, and copies of them for a command that is sent again. */
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,32 @@ argument_bytes(struct arguments *arguments, const void *bytes, size_t len)
     arguments->lens[arguments->argc++] = len;
 }
 
+static char *
+next_number(struct arguments *arguments)
+{
+    if (arguments->number_count == ARGUMENTS_NUMBERS)
+        abort();
+    return arguments->numbers[arguments->number_count++];
+}
+
+void
+argument_number(struct arguments *arguments, int64_t number)
+{
+    char *text = next_number(arguments);
+
+    snprintf(text, ENTRY_ID_TEXT_MAX, "%" PRId64, number);
+    argument(arguments, text);
+}
+
+void
+argument_entry(struct arguments *arguments, struct entry_id entry)
+{
+    char *text = next_number(arguments);
+
+    entry_id_text(entry, text);
+    argument(arguments, text);
+}
+
 void
 arguments_free(struct arguments *arguments)
 {
@@ -51,7 +79,7 @@ arguments_free(struct arguments *arguments)
         free(arguments->argv);
         free(arguments->lens);
     }
-    arguments->argc = arguments->room = 0;
+    arguments->argc = arguments->room = arguments->number_count = 0;
     arguments->argv = NULL;
     arguments->lens = NULL;
 }

@@ -329,15 +329,13 @@ void
 staging_send(const struct staging *staging, struct shard_request *request, struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
-    char target[24];
 
-    snprintf(target, sizeof(target), "%lld", staging->target);
     shard_arguments(shard, &arguments);
     argument(&arguments, shard->epoch);
     argument(&arguments, staging->progress);
     argument(&arguments, staging->owner);
     argument(&arguments, staging->id);
-    argument(&arguments, target);
+    argument_number(&arguments, staging->target);
     argument(&arguments, staging->cursor);
     argument(&arguments, staging->purpose);
     argument(&arguments, staging->audience);

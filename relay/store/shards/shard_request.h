@@ -14,8 +14,12 @@
 struct shard_request;
 
 #define ARGUMENTS_FEW 12 /* number of arguments without an allocation */
+#define ARGUMENTS_NUMBERS 6
 
-/* Initialize with {.argc = 0}. Arguments are not copied and must live until the command is sent. */
+/*
+ * Initialize with {.argc = 0}. Arguments are not copied and must live until the command is sent,
+ * except numbers and entries, so the struct must not move.
+ */
 struct arguments {
     const char **argv;
     size_t *lens;
@@ -23,12 +27,17 @@ struct arguments {
     size_t room;
     const char *few[ARGUMENTS_FEW];
     size_t few_lens[ARGUMENTS_FEW];
+    size_t number_count;
+    char numbers[ARGUMENTS_NUMBERS][ENTRY_ID_TEXT_MAX];
 };
 
 /* Adds a zero-terminated string. */
 void argument(struct arguments *arguments, const char *text);
 /* Adds bytes, which may include zero bytes. */
 void argument_bytes(struct arguments *arguments, const void *bytes, size_t len);
+/* These arguments are copied; there are at most ARGUMENTS_NUMBERS of them. */
+void argument_number(struct arguments *arguments, int64_t number);
+void argument_entry(struct arguments *arguments, struct entry_id entry);
 
 /* A copy of arguments with their bytes, in one allocation: free it with free(). */
 struct kept_arguments {

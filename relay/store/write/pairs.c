@@ -137,21 +137,19 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
     const struct script_settings *settings = &store->script_settings;
     unsigned own = store_shard_of(store, user);
     struct shard_request *request;
-    char delay[24];
 
     if (!store_serves(store, user))
         return RC_AGAIN;
     request = shard_request_new(sizeof(*request), store, &nack_kind);
     request->acked = done;
     request->ctx = ctx;
-    snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);
     for (unsigned k = 0; k <= own; k += own > 0 ? own : 1) {
         struct arguments arguments = {.argc = 0};
 
         shard_arguments(&store->shards[k], &arguments);
         argument(&arguments, settings->backoff_base);
         argument(&arguments, settings->backoff_cap);
-        argument(&arguments, delay);
+        argument_number(&arguments, delay_ms > 0 ? delay_ms : 0);
         argument(&arguments, settings->retention);
         argument(&arguments, user);
         for (size_t i = 0; i < count; i++)

@@ -121,17 +121,15 @@ store_was_present(struct store *store, const char *user, int64_t since_ms,
 {
     struct arguments arguments = {.argc = 0};
     struct presence_query *query;
-    char since[24];
 
     if (!store->is_up)
         return RC_AGAIN;
     query = shard_request_new(sizeof(*query), store, &query_kind);
     query->done = done;
     query->request.ctx = ctx;
-    snprintf(since, sizeof(since), "%lld", (long long)since_ms);
     shard_arguments(&store->shards[0], &arguments);
     argument(&arguments, user);
-    argument(&arguments, since);
+    argument_number(&arguments, since_ms);
     shard_request_send_script(&query->request, &store->shards[0], STORE_SCRIPT_was_present, 1,
                               &arguments);
     return shard_request_await(&query->request);

@@ -118,11 +118,9 @@ store_publish(struct store *store, const struct publication *publication, const 
     struct arguments arguments = {.argc = 0};
     struct shard *shard = &store->shards[store_publish_shard(store, publication, key)];
     struct publish *publish;
-    char kept_ms[24], delay_ms[24];
 
     if (!store->is_up)
         return RC_AGAIN;
-    snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_IDEMPOTENCY_RETENTION_MS);
     publish = shard_request_new(sizeof(*publish), store, &publish_kind);
     publish->done = done;
     publish->ctx = ctx;
@@ -130,15 +128,14 @@ store_publish(struct store *store, const struct publication *publication, const 
     argument(&arguments, shard->epoch);
     argument(&arguments, key != NULL ? key : "");
     argument(&arguments, digest);
-    argument(&arguments, kept_ms);
+    argument_number(&arguments, STORE_IDEMPOTENCY_RETENTION_MS);
     argument(&arguments, publication->is_expired ? "E" : publication->needs_ack ? "A" : "N");
     argument(&arguments, publication->id);
     argument_bytes(&arguments, publication->head.bytes, publication->head.len);
     argument_bytes(&arguments, publication->data.bytes, publication->data.len);
     argument(&arguments, publication->web_push != NULL ? publication->web_push : "");
     argument(&arguments, publication->urgency);
-    snprintf(delay_ms, sizeof(delay_ms), "%lld", (long long)store->config->webpush.delay_ms);
-    argument(&arguments, delay_ms);
+    argument_number(&arguments, store->config->webpush.delay_ms);
     argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
         argument(&arguments, publication->targets[i]);

@@ -67,24 +67,19 @@ subscriptions_new(struct store *store, const struct shard_request_kind *kind, co
 }
 
 static void
-lifetime_text(const struct store *store, char ret_text[24])
-{
-    snprintf(ret_text, 24, "%lld", (long long)store->config->webpush.keep_ms);
-}
-
-static void
 send_to_endpoint(struct subscriptions *subscriptions)
 {
     struct store *store = subscriptions->request.store;
     struct shard *shard = shard_of_endpoint(store, subscriptions->id);
     struct arguments arguments = {.argc = 0};
-    char lifetime[24];
 
-    lifetime_text(store, lifetime);
     shard_arguments(shard, &arguments);
     argument(&arguments, subscriptions->id);
     argument(&arguments, subscriptions->user);
-    argument(&arguments, subscriptions->text != NULL ? lifetime : "");
+    if (subscriptions->text != NULL)
+        argument_number(&arguments, store->config->webpush.keep_ms);
+    else
+        argument(&arguments, "");
     shard_request_send_script(&subscriptions->request, shard, STORE_SCRIPT_bind_endpoint, 1,
                               &arguments);
 }
@@ -98,12 +93,10 @@ send_to_list(struct subscriptions *subscriptions, const char *action, const char
     struct shard *shard = &store->shards[store_shard_of(store, subscriptions->user)];
     const char *more[] = {action, first, second, third};
     struct arguments arguments = {.argc = 0};
-    char lifetime[24];
 
-    lifetime_text(store, lifetime);
     shard_arguments(shard, &arguments);
     argument(&arguments, subscriptions->user);
-    argument(&arguments, lifetime);
+    argument_number(&arguments, store->config->webpush.keep_ms);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && more[i] != NULL; i++)
         argument(&arguments, more[i]);
     shard_request_send_script(&subscriptions->request, shard, STORE_SCRIPT_subscriptions, 1,
@@ -332,7 +325,7 @@ store_save_push_failure(struct store *store, const char *endpoint, int64_t faile
                         const char *reason, store_acked *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], lifetime[24], value[FAILURE_MAX], id[SUBSCRIPTION_ID_TEXT + 1];
+    char key[STORE_KEY_MAX], value[FAILURE_MAX], id[SUBSCRIPTION_ID_TEXT + 1];
     struct shard_request *request;
     struct shard *shard;
 
@@ -344,13 +337,12 @@ store_save_push_failure(struct store *store, const char *endpoint, int64_t faile
     subscription_id(endpoint, id);
     shard = shard_of_endpoint(store, id);
     key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_FAILURE, id);
-    lifetime_text(store, lifetime);
     snprintf(value, sizeof(value), "%lld %s", (long long)failed_ms, reason);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument(&arguments, value);
     argument(&arguments, "PX");
-    argument(&arguments, lifetime);
+    argument_number(&arguments, store->config->webpush.keep_ms);
     shard_request_send_command(request, shard, &arguments);
     return shard_request_await(request);
 }

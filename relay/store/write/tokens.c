@@ -24,7 +24,7 @@ store_ticket_save(struct store *store, const char *text, const char *claims, sto
                   void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], seconds[16];
+    char key[STORE_KEY_MAX];
     struct shard_request *request;
 
     if (!store->is_up)
@@ -33,12 +33,11 @@ store_ticket_save(struct store *store, const char *text, const char *claims, sto
     request->acked = done;
     request->ctx = ctx;
     key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
-    snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument(&arguments, claims);
     argument(&arguments, "EX");
-    argument(&arguments, seconds);
+    argument_number(&arguments, STORE_TICKET_SECONDS);
     shard_request_send_command(request, &store->shards[0], &arguments);
     return shard_request_await(request);
 }
@@ -73,7 +72,7 @@ store_save_issuer_keys(struct store *store, const char *issuer, const char *text
 {
     struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], lifetime[24];
+    char key[STORE_KEY_MAX];
     struct shard_request *request;
 
     if (!store_has_shared(store))
@@ -82,12 +81,11 @@ store_save_issuer_keys(struct store *store, const char *issuer, const char *text
     request->acked = done;
     request->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_ISSUER_KEYS, issuer);
-    snprintf(lifetime, sizeof(lifetime), "%" PRId64, KEPT_MS);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument_bytes(&arguments, text, len);
     argument(&arguments, "PX");
-    argument(&arguments, lifetime);
+    argument_number(&arguments, KEPT_MS);
     shard_request_send_command(request, shard, &arguments);
     return shard_request_await(request);
 }

@@ -98,18 +98,15 @@ store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms, un
                        store_web_pushes_leased *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    char lease[24], limit[16];
     struct web_push_call *call;
 
     if (!store->is_up || !store->shards[shard].is_up)
         return RC_AGAIN;
     call = call_new(store, &lease_kind, shard, ctx);
     call->on_leased = done;
-    snprintf(lease, sizeof(lease), "%lld", (long long)lease_ms);
-    snprintf(limit, sizeof(limit), "%u", max);
     shard_arguments(&store->shards[shard], &arguments);
-    argument(&arguments, lease);
-    argument(&arguments, limit);
+    argument_number(&arguments, lease_ms);
+    argument_number(&arguments, max);
     shard_request_send_script(&call->request, &store->shards[shard], STORE_SCRIPT_lease_web_pushes,
                               1, &arguments);
     return shard_request_await(&call->request);
@@ -125,19 +122,19 @@ store_end_web_push(struct store *store, const struct store_web_push *push, int64
     struct shard *shard = &store->shards[push->shard];
     struct arguments arguments = {.argc = 0};
     struct shard_request *request;
-    char delay[24] = "";
 
     if (!store->is_up || !shard->is_up)
         return RC_AGAIN;
     request = shard_request_new(sizeof(*request), store, &end_kind);
     request->acked = done;
     request->ctx = ctx;
-    if (delay_ms >= 0)
-        snprintf(delay, sizeof(delay), "%lld", (long long)delay_ms);
     shard_arguments(shard, &arguments);
     argument(&arguments, push->id);
     argument(&arguments, push->user);
-    argument(&arguments, delay);
+    if (delay_ms >= 0)
+        argument_number(&arguments, delay_ms);
+    else
+        argument(&arguments, "");
     argument(&arguments, push->state);
     argument(&arguments, is_accepted ? "1" : "");
     argument(&arguments, store->script_settings.retention);
@@ -155,7 +152,7 @@ store_save_push_ticket(struct store *store, const char *ticket, const char *id, 
                        int64_t lifetime_ms, store_acked *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], lifetime[24], *value;
+    char key[STORE_KEY_MAX], *value;
     size_t room = strlen(id) + strlen(user) + 2;
     struct shard_request *request;
 
@@ -165,14 +162,13 @@ store_save_push_ticket(struct store *store, const char *ticket, const char *id, 
     request->acked = done;
     request->ctx = ctx;
     key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_PUSH_TICKET, ticket);
-    snprintf(lifetime, sizeof(lifetime), "%lld", (long long)lifetime_ms);
     value = memory_new(room);
     snprintf(value, room, "%s %s", id, user);
     argument(&arguments, "SET");
     argument(&arguments, key);
     argument(&arguments, value);
     argument(&arguments, "PX");
-    argument(&arguments, lifetime);
+    argument_number(&arguments, lifetime_ms);
     shard_request_send_command(request, &store->shards[0], &arguments);
     free(value);
     return shard_request_await(request);
