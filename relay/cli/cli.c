@@ -241,6 +241,42 @@ cli_with_store(const char *command, const char *path, int argc, char **argv, cli
     return code;
 }
 
+static int
+by_text(const void *left, const void *right)
+{
+    return strcmp(((const struct cli_id *)left)->text, ((const struct cli_id *)right)->text);
+}
+
+int
+cli_ids_read(const char *command, const char *const *texts, struct cli_ids *ret_ids)
+{
+    size_t count = 0, kept = 0;
+
+    while (texts[count] != NULL)
+        count++;
+    ret_ids->items = memory_new((count + 1) * sizeof(*ret_ids->items));
+    for (size_t i = 0; i < count; i++) {
+        if (!frame_uuid_parse(texts[i], strlen(texts[i]), ret_ids->items[i].text))
+            return cli_usage_error(command, "invalid notification id, must be a UUID: ", texts[i]);
+    }
+    qsort(ret_ids->items, count, sizeof(*ret_ids->items), by_text);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || by_text(&ret_ids->items[kept - 1], &ret_ids->items[i]) != 0)
+            ret_ids->items[kept++] = ret_ids->items[i];
+    ret_ids->count = kept;
+    return 0;
+}
+
+struct cli_id *
+cli_ids_find(const struct cli_ids *ids, const char *text, size_t len)
+{
+    struct cli_id key = {.text = ""};
+
+    if (!frame_uuid_parse(text, len, key.text))
+        return NULL;
+    return bsearch(&key, ids->items, ids->count, sizeof(key), by_text);
+}
+
 int
 cli_store_error(const char *command, const struct command *store)
 {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/rc.h"
+#include "wire/frame.h"
 
 struct command;
 
@@ -103,6 +104,26 @@ int cli_usage_error(const char *command, const char *what, const char *about);
  * file was read.
  */
 int cli_settings_error(const char *command, const char *path, const char *error);
+
+/* ---- ids of notifications */
+
+struct cli_id {
+    char text[FRAME_UUID_TEXT + 1]; /* in lower case */
+    bool is_found;
+    bool is_audited; /* its audit line has been written */
+};
+
+struct cli_ids {
+    struct cli_id *items; /* sorted, without duplicates; the caller frees them */
+    size_t count;
+};
+
+/* Parses texts up to NULL. Returns 0, or CLI_USAGE_ERROR after printing the error. */
+int cli_ids_read(const char *command, const char *const *texts, struct cli_ids *ret_ids);
+/* Returns NULL if it is none of the ids. */
+struct cli_id *cli_ids_find(const struct cli_ids *ids, const char *text, size_t len);
+
+/* ---- output */
 
 /* Returns the exit status: 1 if the text could not be printed. */
 int cli_print(const char *text);

@@ -33,8 +33,7 @@ static const char drop_usage[] =
 
 struct drop_request {
     struct command_selection selection;
-    char (*ids)[FRAME_UUID_TEXT + 1]; /* sorted, without duplicates */
-    bool *found;                      /* by id */
+    struct cli_ids ids;
     bool json;
     const char *path;
 };
@@ -45,12 +44,6 @@ struct drop_walk {
     long long notifications;
     long long users;
 };
-
-static int
-by_text(const void *left, const void *right)
-{
-    return strcmp(left, right);
-}
 
 /* Before the first change. */
 static void
@@ -75,11 +68,10 @@ on_pending(void *ctx, const char *id, long long users)
     struct drop_walk *walk = ctx;
     const struct drop_request *request = walk->request;
     const struct command_selection *selection = &request->selection;
-    char(*const found)[FRAME_UUID_TEXT + 1] =
-        bsearch(id, request->ids, selection->id_count, sizeof(request->ids[0]), by_text);
+    struct cli_id *requested = cli_ids_find(&request->ids, id, strlen(id));
 
-    if (found != NULL)
-        request->found[found - request->ids] = true;
+    if (requested != NULL)
+        requested->is_found = true;
     if (!selection->dry_run)
         audit(walk, id);
     walk->notifications++;
@@ -118,9 +110,10 @@ finish(const struct drop_walk *walk, enum rc rc)
         fprintf(stderr, "clairon " DROP ": %s\n", command_error(walk->store));
     print_sum(walk);
     for (size_t i = 0; i < request->selection.id_count && rc == RC_OK; i++) {
-        if (request->found[i])
+        if (request->ids.items[i].is_found)
             continue;
-        fprintf(stderr, "clairon " DROP ": no pending notification has id %s\n", request->ids[i]);
+        fprintf(stderr, "clairon " DROP ": no pending notification has id %s\n",
+                request->ids.items[i].text);
         is_good = false;
     }
     if (rc == RC_OK && request->selection.source != NULL && walk->notifications == 0) {
@@ -147,44 +140,22 @@ walk_pending(struct command *store, void *ctx)
     return finish(&walk, command_drop_pending(store, &request->selection, on_pending, &walk));
 }
 
-/* Sets the ids, sorted and without duplicates. Returns 0, or an exit status. */
-static int
-read_ids(struct drop_request *request, const char **operands, const char **ret_ids)
-{
-    size_t count = 0, kept = 0;
-
-    for (; operands[count] != NULL; count++) {
-        if (!frame_uuid_parse(operands[count], strlen(operands[count]), request->ids[count]))
-            return cli_usage_error(DROP,
-                                   "invalid notification id, must be a UUID: ", operands[count]);
-    }
-    qsort(request->ids, count, sizeof(request->ids[0]), by_text);
-    for (size_t i = 0; i < count; i++) {
-        if (kept > 0 && strcmp(request->ids[kept - 1], request->ids[i]) == 0)
-            continue;
-        memmove(request->ids[kept], request->ids[i], sizeof(request->ids[0]));
-        ret_ids[kept] = request->ids[kept];
-        kept++;
-    }
-    request->selection.ids = ret_ids;
-    request->selection.id_count = kept;
-    return 0;
-}
-
 static int
 run(struct drop_request *request, const char **operands, int argc, char **argv)
 {
     struct command_selection *selection = &request->selection;
-    const char **ids = memory_new((size_t)argc * sizeof(*ids));
-    int code = read_ids(request, operands, ids);
+    int code = cli_ids_read(DROP, operands, &request->ids);
 
+    for (size_t i = 0; i < request->ids.count; i++)
+        operands[i] = request->ids.items[i].text;
+    selection->ids = operands;
+    selection->id_count = request->ids.count;
     if (code == 0 && (selection->id_count > 0) == (selection->source != NULL))
         code = cli_usage_error(DROP, "name the notifications: either ID ..., or --source", "");
     if (code == 0 && selection->rule != NULL && selection->source == NULL)
         code = cli_usage_error(DROP, "--rule needs --source, the source of its notifications", "");
     if (code == 0)
         code = cli_with_store(DROP, request->path, argc, argv, walk_pending, request);
-    free(ids);
     return code;
 }
 
@@ -208,12 +179,9 @@ cli_drop(int argc, char **argv)
     int code = cli_options_parse(DROP, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, max);
 
-    request.ids = memory_new(max * sizeof(*request.ids));
-    request.found = memory_new(max * sizeof(*request.found));
     if (code == 0)
         code = help ? cli_print(drop_usage) : run(&request, operands, argc, argv);
-    free(request.found);
-    free(request.ids);
+    free(request.ids.items);
     free(operands);
     return code;
 }

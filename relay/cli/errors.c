@@ -49,18 +49,10 @@ static const char errors_usage[] =
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
 
-/* A notification requested by id. */
-struct requested_id {
-    char id[FRAME_UUID_TEXT + 1];
-    bool is_found;
-    bool is_audited; /* its audit line has been written */
-};
-
 struct errors_request {
     enum verb verb;
-    struct requested_id *ids; /* sorted */
-    size_t id_count;
-    const char *id;
+    struct cli_ids ids;
+    const char *id; /* one more */
     const char *user;
     const char *source;
     const char *reason;
@@ -110,25 +102,6 @@ includes_user(const json_t *users, const char *name)
             return true;
     }
     return false;
-}
-
-static int
-by_id(const void *left, const void *right)
-{
-    const struct requested_id *a = left, *b = right;
-
-    return strcmp(a->id, b->id);
-}
-
-/* Returns NULL if the id was not requested. */
-static struct requested_id *
-find_requested(struct errors_request *request, struct bytes id)
-{
-    struct requested_id key = {.id = ""};
-
-    if (!frame_uuid_parse((const char *)id.at, id.len, key.id))
-        return NULL;
-    return bsearch(&key, request->ids, request->id_count, sizeof(key), by_id);
 }
 
 /* Returns the users who have not acknowledged; an empty array if the field is invalid. */
@@ -224,7 +197,7 @@ print_entry(const struct errors_walk *walk, const struct error_entry *entry, con
 
 /* Before the first change of the requested notification or, if none was requested, of all. */
 static void
-audit(struct errors_walk *walk, struct requested_id *requested)
+audit(struct errors_walk *walk, struct cli_id *requested)
 {
     bool *is_audited = requested != NULL ? &requested->is_audited : &walk->is_audited;
     const struct errors_request *request = walk->request;
@@ -246,7 +219,7 @@ audit(struct errors_walk *walk, struct requested_id *requested)
     if (requested == NULL && request->user == NULL && len == 0)
         snprintf(after, sizeof(after), " all");
     snprintf(before, sizeof(before), "error log:%s%s%s", requested != NULL ? " " : "",
-             requested != NULL ? requested->id : "", request->user != NULL ? " user=" : "");
+             requested != NULL ? requested->text : "", request->user != NULL ? " user=" : "");
     cli_audit_user(verbs[request->verb], before, request->user != NULL ? request->user : "", after);
 }
 
@@ -306,7 +279,7 @@ has_source(struct errors_walk *walk, unsigned shard, struct error_entry *entry)
 
 static void
 handle(struct errors_walk *walk, unsigned shard, const struct error_entry *entry,
-       const json_t *users, struct requested_id *requested)
+       const json_t *users, struct cli_id *requested)
 {
     const struct errors_request *request = walk->request;
     enum rc rc = RC_OK;
@@ -342,13 +315,15 @@ on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
 {
     struct errors_walk *walk = ctx;
     struct errors_request *request = walk->request;
-    struct requested_id *requested = NULL;
+    struct cli_id *requested = NULL;
     struct error_entry completed = *entry;
     json_t *users;
 
     walk->scanned++;
     print_progress(walk);
-    if (request->id_count > 0 && (requested = find_requested(request, entry->id)) == NULL)
+    if (request->ids.count > 0 &&
+        (requested = cli_ids_find(&request->ids, (const char *)entry->id.at, entry->id.len)) ==
+            NULL)
         return true;
     if (!is_text(entry->reason, request->reason))
         return true;
@@ -372,8 +347,8 @@ found_all(const struct errors_walk *walk)
     const struct errors_request *request = walk->request;
     bool is_all = true;
 
-    for (size_t i = 0; i < request->id_count && walk->left > 0; i++) {
-        if (request->ids[i].is_found)
+    for (size_t i = 0; i < request->ids.count && walk->left > 0; i++) {
+        if (request->ids.items[i].is_found)
             continue;
         is_all = false;
         fprintf(stderr, "clairon " ERRORS ": no %sentry of the error log has id %s\n",
@@ -381,7 +356,7 @@ found_all(const struct errors_walk *walk)
                         request->since != NULL
                     ? "matching "
                     : "",
-                request->ids[i].id);
+                request->ids.items[i].text);
     }
     return is_all;
 }
@@ -425,19 +400,19 @@ finish(const struct errors_walk *walk, enum rc rc)
     cli_progress_end();
     if (!is_good)
         fprintf(stderr, "clairon " ERRORS ": %s\n", command_error(walk->store));
-    else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
+    else if (request->verb == VERB_LIST && walk->entries == 0 && request->ids.count == 0)
         fprintf(stderr, walk->scanned == 0 && request->since == NULL && missing[0] == '\0'
                             ? "the error log is empty\n"
                             : "no entry of the error log matches\n");
     print_sum(walk);
     has_ids = is_good && found_all(walk);
-    if (is_good && missing[0] != '\0' && (request->id_count == 0 || !has_ids)) {
+    if (is_good && missing[0] != '\0' && (request->ids.count == 0 || !has_ids)) {
         warn_missing(missing);
         is_good = false;
     }
     if (!has_ids && request->verb != VERB_LIST)
         is_good = false;
-    if (request->id_count > 0 && walk->skipped > 0)
+    if (request->ids.count > 0 && walk->skipped > 0)
         is_good = false;
     return is_good && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
@@ -456,17 +431,6 @@ check_reason(const struct errors_request *request)
     return cli_usage_error(ERRORS,
                            "--reason must be exhausted, expired, rejected or undecodable, not ",
                            request->reason);
-}
-
-static int
-add_id(struct errors_request *request, const char *text)
-{
-    struct requested_id *requested = &request->ids[request->id_count];
-
-    if (!frame_uuid_parse(text, strlen(text), requested->id))
-        return cli_usage_error(ERRORS, "invalid notification id, must be a UUID: ", text);
-    request->id_count++;
-    return 0;
 }
 
 static int
@@ -496,7 +460,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
 static int
 check_request(const struct errors_request *request)
 {
-    if (request->verb != VERB_LIST && !request->all && request->id_count == 0 &&
+    if (request->verb != VERB_LIST && !request->all && request->ids.count == 0 &&
         request->user == NULL && request->source == NULL && request->reason == NULL &&
         request->since == NULL && request->limit == NULL)
         return cli_usage_error(
@@ -535,39 +499,27 @@ walk_log(struct command *store, void *ctx)
     return finish(walk, command_errors(store, walk->since, on_entry, walk));
 }
 
-static void
-sort_ids(struct errors_request *request)
-{
-    size_t kept = 0;
-
-    qsort(request->ids, request->id_count, sizeof(request->ids[0]), by_id);
-    for (size_t i = 0; i < request->id_count; i++)
-        if (kept == 0 || by_id(&request->ids[kept - 1], &request->ids[i]) != 0)
-            request->ids[kept++] = request->ids[i];
-    request->id_count = kept;
-}
-
 /* The first operand is the verb, the other operands are ids. */
 static int
 run(struct errors_request *request, const char **operands, int argc, char **argv)
 {
     struct errors_walk walk = {.request = request, .total = -1};
-    int code = 0;
+    size_t count = 1;
+    int code;
 
     request->verb = read_verb(operands[0]);
     if (request->verb == VERB_COUNT)
         return CLI_USAGE_ERROR;
-    for (size_t i = 1; operands[i] != NULL && code == 0; i++)
-        code = add_id(request, operands[i]);
-    if (code == 0 && request->id != NULL)
-        code = add_id(request, request->id);
+    while (operands[count] != NULL)
+        count++;
+    operands[count] = request->id;
+    code = cli_ids_read(ERRORS, operands + 1, &request->ids);
     if (code == 0)
         code = check_request(request);
     if (code == 0)
         code = check_limits(request, &walk.since, &walk.left);
     if (code != 0)
         return code;
-    sort_ids(request);
     return cli_with_store(ERRORS, request->path, argc, argv, walk_log, &walk);
 }
 
@@ -585,14 +537,13 @@ cli_errors(int argc, char **argv)
         {"--config", &request.path, NULL},
     };
     size_t max = (size_t)argc;
-    const char **operands = memory_new((max + 1) * sizeof(*operands));
+    const char **operands = memory_new((max + 2) * sizeof(*operands));
     int code = cli_options_parse(ERRORS, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, max);
 
-    request.ids = memory_new((max + 1) * sizeof(*request.ids));
     if (code == 0)
         code = request.help ? cli_print(errors_usage) : run(&request, operands, argc, argv);
-    free(request.ids);
+    free(request.ids.items);
     free(operands);
     return code;
 }
