@@ -13,6 +13,12 @@ struct bytes {
     size_t len;
 };
 
+static inline struct bytes
+bytes_of_text(const char *text)
+{
+    return (struct bytes){(const unsigned char *)text, strlen(text)};
+}
+
 static inline bool
 bytes_equal(struct bytes a, struct bytes b)
 {
@@ -23,7 +29,7 @@ bytes_equal(struct bytes a, struct bytes b)
 static inline bool
 bytes_equal_text(struct bytes bytes, const char *text)
 {
-    return bytes_equal(bytes, (struct bytes){(const unsigned char *)text, strlen(text)});
+    return bytes_equal(bytes, bytes_of_text(text));
 }
 
 static inline uint16_t

@@ -62,12 +62,6 @@ read_event(struct bytes line)
     return event;
 }
 
-static struct bytes
-bytes_of(const char *text)
-{
-    return (struct bytes){(const unsigned char *)text, strlen(text)};
-}
-
 /* Reads the commit time from the metadata. */
 static bool
 read_commit(struct bytes data, struct trace_event *event)
@@ -76,7 +70,8 @@ read_commit(struct bytes data, struct trace_event *event)
 
     if (at.len == 0 || at.len >= CLOCK_TEXT_MAX)
         return false;
-    *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
+    *event =
+        (struct trace_event){.stage = bytes_of_text("committed"), .detail = bytes_of_text("-")};
     snprintf(event->at, sizeof(event->at), "%.*s", (int)at.len, (const char *)at.at);
     return true;
 }
@@ -88,7 +83,7 @@ read_stored(struct bytes entry, struct trace_event *event)
 
     if (entry.len == 0 || entry_id_read((const char *)entry.at, entry.len, &id) != RC_OK)
         return false;
-    *event = (struct trace_event){.stage = bytes_of("stored"), .detail = entry};
+    *event = (struct trace_event){.stage = bytes_of_text("stored"), .detail = entry};
     clock_text_ms((int64_t)id.ms, event->at);
     return true;
 }
@@ -103,7 +98,8 @@ read_commit_of_id(const char *id, struct trace_event *event)
 {
     if (id[14] != '8')
         return false;
-    *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
+    *event =
+        (struct trace_event){.stage = bytes_of_text("committed"), .detail = bytes_of_text("-")};
     clock_text_ms(frame_uuid_ms(id), event->at);
     return true;
 }

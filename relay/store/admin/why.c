@@ -382,9 +382,7 @@ add_string(struct buffer *out, enum rc rc, const char *name, const char *text)
 {
     const bool is_null = text == NULL || text[0] == '\0';
 
-    return add_text(out, rc, name,
-                    is_null ? (struct bytes){NULL, 0}
-                            : (struct bytes){(const unsigned char *)text, strlen(text)});
+    return add_text(out, rc, name, is_null ? (struct bytes){NULL, 0} : bytes_of_text(text));
 }
 
 static enum rc

@@ -273,6 +273,24 @@ shard_request_await(struct shard_request *request)
     return RC_AGAIN;
 }
 
+enum rc
+shard_request_set(const struct shard_request_kind *kind, struct shard *shard, const char *key,
+                  struct bytes value, int64_t lifetime_ms, store_acked *done, void *ctx)
+{
+    struct shard_request *request = shard_request_new(sizeof(*request), shard->store, kind);
+    struct arguments arguments = {.argc = 0};
+
+    request->acked = done;
+    request->ctx = ctx;
+    argument(&arguments, "SET");
+    argument(&arguments, key);
+    argument_bytes(&arguments, value.at, value.len);
+    argument(&arguments, "PX");
+    argument_number(&arguments, lifetime_ms);
+    shard_request_send_command(request, shard, &arguments);
+    return shard_request_await(request);
+}
+
 const struct redisReply *
 shard_request_keep_reply(struct shard_request *request, const struct redisReply *reply)
 {

@@ -108,6 +108,11 @@ void cutoff_unsubscribe(const struct shard *shard, const char *user, struct argu
 /* Allocates `size` zeroed bytes, which start with the request. */
 void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
 
+/* Stores a string that expires: a whole request, without a result. */
+MUST_CHECK enum rc shard_request_set(const struct shard_request_kind *kind, struct shard *shard,
+                                     const char *key, struct bytes value, int64_t lifetime_ms,
+                                     store_acked *done, void *ctx);
+
 /*
  * Send a script, whose first `keys` arguments are keys, or a command to a further shard. The
  * arguments are freed. A shard whose connection is down counts as failed.

@@ -324,25 +324,15 @@ enum rc
 store_save_push_failure(struct store *store, const char *endpoint, int64_t failed_ms,
                         const char *reason, store_acked *done, void *ctx)
 {
-    struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], value[FAILURE_MAX], id[SUBSCRIPTION_ID_TEXT + 1];
-    struct shard_request *request;
     struct shard *shard;
 
     if (!store->is_up)
         return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &failure_kind);
-    request->acked = done;
-    request->ctx = ctx;
     subscription_id(endpoint, id);
     shard = shard_of_endpoint(store, id);
     key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_FAILURE, id);
     snprintf(value, sizeof(value), "%lld %s", (long long)failed_ms, reason);
-    argument(&arguments, "SET");
-    argument(&arguments, key);
-    argument(&arguments, value);
-    argument(&arguments, "PX");
-    argument_number(&arguments, store->config->webpush.keep_ms);
-    shard_request_send_command(request, shard, &arguments);
-    return shard_request_await(request);
+    return shard_request_set(&failure_kind, shard, key, bytes_of_text(value),
+                             store->config->webpush.keep_ms, done, ctx);
 }

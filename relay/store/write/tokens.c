@@ -2,10 +2,6 @@
  * tokens.c: what relays share of tokens, in shard 0: tickets, which replace a token once, and the
  * last key sets that were fetched from the issuers.
  */
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"
@@ -23,23 +19,14 @@ enum rc
 store_ticket_save(struct store *store, const char *text, const char *claims, store_acked *done,
                   void *ctx)
 {
-    struct arguments arguments = {.argc = 0};
+    struct shard *shard = &store->shards[0];
     char key[STORE_KEY_MAX];
-    struct shard_request *request;
 
     if (!store->is_up)
         return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &ticket_save_kind);
-    request->acked = done;
-    request->ctx = ctx;
-    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
-    argument(&arguments, "SET");
-    argument(&arguments, key);
-    argument(&arguments, claims);
-    argument(&arguments, "EX");
-    argument_number(&arguments, STORE_TICKET_SECONDS);
-    shard_request_send_command(request, &store->shards[0], &arguments);
-    return shard_request_await(request);
+    key_write_of(key, sizeof(key), shard->prefix, KEY_TICKET, text);
+    return shard_request_set(&ticket_save_kind, shard, key, bytes_of_text(claims),
+                             STORE_TICKET_SECONDS * INT64_C(1000), done, ctx);
 }
 
 enum rc
@@ -71,23 +58,13 @@ store_save_issuer_keys(struct store *store, const char *issuer, const char *text
                        store_acked *done, void *ctx)
 {
     struct shard *shard = &store->shards[0];
-    struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX];
-    struct shard_request *request;
 
     if (!store_has_shared(store))
         return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &keys_save_kind);
-    request->acked = done;
-    request->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_ISSUER_KEYS, issuer);
-    argument(&arguments, "SET");
-    argument(&arguments, key);
-    argument_bytes(&arguments, text, len);
-    argument(&arguments, "PX");
-    argument_number(&arguments, KEPT_MS);
-    shard_request_send_command(request, shard, &arguments);
-    return shard_request_await(request);
+    return shard_request_set(&keys_save_kind, shard, key,
+                             (struct bytes){(const unsigned char *)text, len}, KEPT_MS, done, ctx);
 }
 
 enum rc

@@ -151,27 +151,19 @@ enum rc
 store_save_push_ticket(struct store *store, const char *ticket, const char *id, const char *user,
                        int64_t lifetime_ms, store_acked *done, void *ctx)
 {
-    struct arguments arguments = {.argc = 0};
+    struct shard *shard = &store->shards[0];
+    const size_t room = strlen(id) + strlen(user) + 2;
     char key[STORE_KEY_MAX], *value;
-    size_t room = strlen(id) + strlen(user) + 2;
-    struct shard_request *request;
+    enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &save_kind);
-    request->acked = done;
-    request->ctx = ctx;
-    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_PUSH_TICKET, ticket);
+    key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_TICKET, ticket);
     value = memory_new(room);
     snprintf(value, room, "%s %s", id, user);
-    argument(&arguments, "SET");
-    argument(&arguments, key);
-    argument(&arguments, value);
-    argument(&arguments, "PX");
-    argument_number(&arguments, lifetime_ms);
-    shard_request_send_command(request, &store->shards[0], &arguments);
+    rc = shard_request_set(&save_kind, shard, key, bytes_of_text(value), lifetime_ms, done, ctx);
     free(value);
-    return shard_request_await(request);
+    return rc;
 }
 
 static void
