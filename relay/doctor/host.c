@@ -36,16 +36,6 @@ check_file(const struct config_secret_file *file, struct findings *findings)
         findings_add(findings, SETTINGS, check, true, NULL, "%s", file->path);
 }
 
-static void
-check_secret_files(const struct config *config, struct findings *findings)
-{
-    struct config_secret_file files[CONFIG_SECRET_FILES_MAX];
-    size_t count = config_secret_files(config, files);
-
-    for (size_t i = 0; i < count; i++)
-        check_file(&files[i], findings);
-}
-
 static int
 distinct_bytes(const char *bytes, size_t len)
 {
@@ -167,11 +157,15 @@ check_tls(const struct config *config, struct findings *findings)
 void
 doctor_check_settings(const struct config *config, const char *path, struct findings *findings)
 {
+    struct config_secret_file files[CONFIG_SECRET_FILES_MAX];
+    const size_t count = config_secret_files(config, files);
+
     findings_add(findings, SETTINGS, "read", true, NULL, "%s",
                  path != NULL ? path
                               : "no -c FILE: arguments, CLAIRON_* variables and "
                                 "defaults");
-    check_secret_files(config, findings);
+    for (size_t i = 0; i < count; i++)
+        check_file(&files[i], findings);
     if (config->auth.key != NULL)
         check_key(config, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0 && config->gate.tls_cert != NULL)

@@ -326,14 +326,6 @@ read_outcome(const struct rows_positions *positions, const struct position_group
     return *ret_outcome != ROWS_OUTCOME_NONE || letter == FORGOTTEN;
 }
 
-/* True if a repeated query may succeed: the server was shut down, or was short of a resource. */
-static bool
-may_pass(enum rows_status status)
-{
-    return status == ROWS_LOST || status == ROWS_BUSY || status == ROWS_TIMED_OUT ||
-           status == ROWS_LOCKED;
-}
-
 /* Ends the first request of the group, or lets all of them wait. */
 static void
 complete_next(struct rows_positions *positions, struct position_group *group, int64_t now_us)
@@ -344,7 +336,9 @@ complete_next(struct rows_positions *positions, struct position_group *group, in
     if (status == ROWS_OK && !read_outcome(positions, group, &position.outcome)) {
         group->has_reply = true;
         wait_again(positions, group, now_us + AGAIN_US);
-    } else if (may_pass(status)) {
+    } else if (status == ROWS_LOST || status == ROWS_BUSY || status == ROWS_TIMED_OUT ||
+               status == ROWS_LOCKED) {
+        /* the server was shut down, or was short of a resource */
         wait_again(positions, group, now_us + AGAIN_US);
     } else {
         complete(group->requests, status == ROWS_OK ? ROWS_OK : ROWS_FAILED,
@@ -428,13 +422,6 @@ static const struct postgres_session_events SESSION_EVENTS = {
 };
 
 static void
-close_session(struct rows_positions *positions, const char *reason)
-{
-    postgres_session_close(&positions->session);
-    on_lost(positions, reason);
-}
-
-static void
 run(struct rows_positions *positions, int64_t now_us)
 {
     if (positions->waiting == NULL)
@@ -456,8 +443,10 @@ sweep(struct rows_positions *positions, int64_t now_us)
     const int64_t age_us = now_us - positions->since_us;
 
     if (positions->is_opening || positions->groups[GROUP_QUERIED] != NULL) {
-        if (age_us > max_us)
-            close_session(positions, "timeout expired");
+        if (age_us > max_us) {
+            postgres_session_close(&positions->session);
+            on_lost(positions, "timeout expired");
+        }
     } else if (positions->session.conn != NULL && age_us > IDLE_US) {
         postgres_session_close(&positions->session);
     }

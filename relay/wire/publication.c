@@ -652,21 +652,16 @@ write_line(const struct publication_draft *draft, const char *topic)
     return line.rc;
 }
 
-static bool
-has_receipts(const struct publication_draft *draft)
-{
-    return draft->receipts != FRAME_RECEIPTS_NONE || draft->escalations[0] != 0;
-}
-
 static uint16_t
 flags_of(const struct publication_draft *draft)
 {
     const struct publication *publication = draft->publication;
+    const bool has_receipts = draft->receipts != FRAME_RECEIPTS_NONE || draft->escalations[0] != 0;
 
     return (uint16_t)((publication->needs_ack ? FRAME_ACK_REQUIRED : 0) |
                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0) |
                       (draft->ack_timeout_ms != 0 ? FRAME_ACK_TIMED : 0) |
-                      (has_receipts(draft) ? FRAME_RECEIPTS : 0) |
+                      (has_receipts ? FRAME_RECEIPTS : 0) |
                       (publication->web_push != NULL ? FRAME_WEB_PUSH : 0) |
                       (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0));
 }

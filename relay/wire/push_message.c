@@ -214,12 +214,6 @@ add_member(struct buffer *out, const char *name, const char *value, size_t len)
     return rc == RC_OK && value != NULL ? buffer_add_json(out, value, len) : rc;
 }
 
-static enum rc
-add_whole(struct buffer *out, const char *name, const char *value)
-{
-    return add_member(out, name, value, value != NULL ? strlen(value) : 0);
-}
-
 /* Writes the body with the first bytes of title and text. */
 static enum rc
 write_body(const struct push_message *message, const char *url, const char *tag, size_t title_len,
@@ -234,8 +228,11 @@ write_body(const struct push_message *message, const char *url, const char *tag,
         rc = buffer_add_json(out, text->title, title_len);
     if (rc == RC_OK && body_len > 0)
         rc = add_member(out, "body", text->body, body_len);
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == RC_OK; i++)
-        rc = add_whole(out, members[i][0], members[i][1]);
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && rc == RC_OK; i++) {
+        const char *value = members[i][1];
+
+        rc = add_member(out, members[i][0], value, value != NULL ? strlen(value) : 0);
+    }
     if (rc == RC_OK && message->id[0] != '\0')
         rc = buffer_addf(out, ",\"data\":{\"id\":\"%s\"", message->id);
     if (rc == RC_OK && message->id[0] != '\0' && message->ticket != NULL)

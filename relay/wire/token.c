@@ -337,12 +337,6 @@ token_check_origin(const struct token_issuer *issuer, struct json_doc *claims,
     return RC_OK;
 }
 
-static char *
-claim_copy(struct json_doc *claims, const struct json_value *value)
-{
-    return memory_text(json_doc_text(claims, value), json_text_len(value));
-}
-
 static bool
 has_length(const struct json_value *text, size_t max)
 {
@@ -377,7 +371,8 @@ token_add_targets(struct json_doc *claims, const char *kind, const struct json_v
                                 "target in token claim groups is not a string of 1 to "
                                 "255 bytes");
         token->groups[token->group_count++] = (struct token_group){
-            .audience = memory_text(kind, strlen(kind)), .target = claim_copy(claims, target)};
+            .audience = memory_text(kind, strlen(kind)),
+            .target = memory_text(json_doc_text(claims, target), json_text_len(target))};
     }
     return RC_OK;
 }

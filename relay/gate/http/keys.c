@@ -69,13 +69,6 @@ issuer_of(const struct config_claims *claims, const struct config_jwks *jwks)
                                  .groups_claim = claims->groups_claim};
 }
 
-static bool
-has_default_issuer(const struct config *config)
-{
-    return config->auth.key != NULL || config->auth.jwks.file != NULL ||
-           config->auth.jwks.url != NULL;
-}
-
 /* False: the file has no valid JWK Set. */
 static bool
 add_file(struct key_set *set, const struct config_jwks *jwks, char error[KEY_SET_ERROR_MAX])
@@ -156,12 +149,6 @@ gate_keys_check(const struct config *config, char *error, size_t room)
 
 /* ---- keys of URLs */
 
-static int64_t
-seconds_to_ms(unsigned long seconds)
-{
-    return seconds < GATE_KEYS_AGE_MAX_MS / 1000 ? (int64_t)seconds * 1000 : GATE_KEYS_AGE_MAX_MS;
-}
-
 int64_t
 gate_keys_age_ms(const char *cache_control)
 {
@@ -171,10 +158,14 @@ gate_keys_age_ms(const char *cache_control)
 
     for (const char *at = cache_control; at != NULL && *at != '\0';) {
         at += strspn(at, ", \t");
-        if (strncasecmp(at, MAX_AGE, name_len) == 0)
-            age_ms = seconds_to_ms(strtoul(at + name_len + (at[name_len] == '"'), NULL, 10));
-        else if (strncasecmp(at, "no-store", 8) == 0 || strncasecmp(at, "no-cache", 8) == 0)
+        if (strncasecmp(at, MAX_AGE, name_len) == 0) {
+            unsigned long seconds = strtoul(at + name_len + (at[name_len] == '"'), NULL, 10);
+
+            age_ms = seconds < GATE_KEYS_AGE_MAX_MS / 1000 ? (int64_t)seconds * 1000
+                                                           : GATE_KEYS_AGE_MAX_MS;
+        } else if (strncasecmp(at, "no-store", 8) == 0 || strncasecmp(at, "no-cache", 8) == 0) {
             age_ms = 0;
+        }
         at += strcspn(at, ",");
     }
     if (age_ms < GATE_KEYS_AGE_MIN_MS)
@@ -395,7 +386,8 @@ gate_keys_open(struct ev_loop *loop, const struct config *config, struct store *
         issuer.publish = section->publish;
         add_issuer(keys, &issuer, section->name, section->jwks.url);
     }
-    if (has_default_issuer(config)) {
+    if (config->auth.key != NULL || config->auth.jwks.file != NULL ||
+        config->auth.jwks.url != NULL) {
         struct token_issuer issuer = issuer_of(&config->auth.claims, &config->auth.jwks);
 
         issuer.is_default = issuer.admin = issuer.publish = true;
