@@ -110,9 +110,9 @@ add_request(struct gate_request *request)
                                     &rows->request, &after_ms);
     }
     buffer_free(&groups);
-    /* The rows queue has separate limits. In request slots, waiting queries would block acks. */
+    /* The rows queue has separate limits: waiting queries must not block acks. */
     if (status == ROWS_OK)
-        gate_slot_release(request);
+        gate_request_uncount(request);
     else
         respond_error(request, status, NULL, after_ms);
 }
@@ -281,7 +281,7 @@ gate_api_barrier(struct gate_request *request)
     barrier->barrier =
         hub_barrier_start(request->gate->hub, request->token.user, xid, on_barrier, request);
     if (barrier->barrier != NULL)
-        gate_slot_release(request);
+        gate_request_uncount(request);
     else
         gate_request_problem(request, 503, GATE_ERR_RATE, "too many barriers");
 }

@@ -410,7 +410,7 @@ read_body(struct gate_request *request, const char *bytes, size_t len)
             return;
         }
         if (data.len > 0)
-            gate_slot_add_body(request, (const char *)data.at, data.len);
+            gate_request_add_body(request, (const char *)data.at, data.len);
         bytes += used;
         len -= used;
     }
@@ -483,7 +483,7 @@ begin_next(struct conn *conn)
     const char *why;
 
     if (conn->phase != CONN_REQUEST || !request->route->is_pipelined || kept.len == 0 ||
-        request->state == GATE_REQUEST_READING || gate_slots_are_scarce(conn->gate) ||
+        request->state == GATE_REQUEST_READING || gate_requests_are_many(conn->gate) ||
         http_head_parse(&head, kept.bytes, kept.len, GATE_HEAD_BYTES_MAX, &why) != RC_OK ||
         !may_follow(request, &head) || head.content_length > (int64_t)(kept.len - head.len))
         return false;
@@ -590,7 +590,7 @@ on_request_writable(struct conn *conn)
         head_next(conn);
     } else if (gate_body_is_unread(request) || conn_has_unread(conn)) {
         gate_request_set_state(request, GATE_REQUEST_LINGERING);
-        gate_slot_release(request);
+        gate_request_uncount(request);
         conn_enter(conn, CONN_LINGERING, &REQUEST_EVENTS, request);
         linger(request);
     } else {
@@ -652,7 +652,7 @@ gate_request_begin(struct conn *conn, const struct gate_route *route, const char
         authenticate(request);
     else
         gate_request_reject(request, &rejection);
-    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
+    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_request_admit(request) &&
         request->state == GATE_REQUEST_READING)
         check_body(request);
     if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {

@@ -2,7 +2,7 @@
  * request.c: one HTTP request: its states, its response, and what it holds.
  *
  * Requests in progress, except polls and streams, are limited, and so is the memory of their bodies
- * and responses. Slow clients must not occupy all slots. The oldest request has had the most time,
+ * and responses. Slow clients must not use up the limit. The oldest request has had the most time,
  * so it is evicted first.
  */
 #include "gate/http/request.h"
@@ -86,14 +86,14 @@ detach(struct gate_request *request)
 }
 
 void
-gate_slot_release(struct gate_request *request)
+gate_request_uncount(struct gate_request *request)
 {
     struct requests *requests = request->gate->requests;
 
-    if (!request->has_slot)
+    if (!request->is_counted)
         return;
-    request->has_slot = false;
-    DL_DELETE2(requests->in_progress, request, slot_prev, slot_next);
+    request->is_counted = false;
+    DL_DELETE2(requests->in_progress, request, counted_prev, counted_next);
     requests->in_progress_count--;
     requests->body_bytes -= request->body.len;
     buffer_free(&request->body);
@@ -106,7 +106,7 @@ oldest_response(const struct gate_request *request)
 {
     struct gate_request *each;
 
-    DL_FOREACH2(request->gate->requests->in_progress, each, slot_next)
+    DL_FOREACH2(request->gate->requests->in_progress, each, counted_next)
     {
         if (each != request && each->state == GATE_REQUEST_ENDING && each->ahead == NULL)
             return each;
@@ -116,19 +116,19 @@ oldest_response(const struct gate_request *request)
 
 /* Counts the response that was just queued. May close clients that are slow to read theirs. */
 static void
-gate_slot_add_response(struct gate_request *request)
+count_response(struct gate_request *request)
 {
     struct requests *requests = request->gate->requests;
     struct gate_request *oldest;
 
-    if (!request->has_slot)
+    if (!request->is_counted)
         return;
     requests->response_bytes += request->response_len;
     while (requests->response_bytes > RESPONSES_MAX &&
            (oldest = oldest_response(request)) != NULL) {
         log_debug("gate", "slow client closed: all responses exceed their limit",
                   LOG_REQUEST(oldest));
-        gate_slot_release(oldest);
+        gate_request_uncount(oldest);
         conn_close(oldest->conn);
     }
 }
@@ -138,7 +138,7 @@ reject_overload(struct gate_request *request)
 {
     stats_add(request->gate->stats, STAT_GATE_REJECTED, 1);
     gate_request_problem(request, 503, 0, "too many requests in progress");
-    gate_slot_release(request);
+    gate_request_uncount(request);
 }
 
 /* False: all bodies are complete, so no request can be evicted. */
@@ -147,7 +147,7 @@ make_room(struct gate *gate)
 {
     struct gate_request *request;
 
-    DL_FOREACH2(gate->requests->in_progress, request, slot_next)
+    DL_FOREACH2(gate->requests->in_progress, request, counted_next)
     {
         if (request->state == GATE_REQUEST_READING) {
             reject_overload(request);
@@ -158,13 +158,13 @@ make_room(struct gate *gate)
 }
 
 bool
-gate_slots_are_scarce(const struct gate *gate)
+gate_requests_are_many(const struct gate *gate)
 {
     return gate->requests->in_progress_count >= IN_PROGRESS_MAX / 2;
 }
 
 bool
-gate_slot_acquire(struct gate_request *request)
+gate_request_admit(struct gate_request *request)
 {
     struct requests *requests = request->gate->requests;
 
@@ -172,14 +172,14 @@ gate_slot_acquire(struct gate_request *request)
         reject_overload(request);
         return false;
     }
-    request->has_slot = true;
-    DL_APPEND2(requests->in_progress, request, slot_prev, slot_next);
+    request->is_counted = true;
+    DL_APPEND2(requests->in_progress, request, counted_prev, counted_next);
     requests->in_progress_count++;
     return true;
 }
 
 void
-gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
+gate_request_add_body(struct gate_request *request, const char *bytes, size_t len)
 {
     struct gate *gate = request->gate;
 
@@ -394,7 +394,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     request->response_len = request->out.len;
     gate_request_set_state(request, GATE_REQUEST_ENDING);
     conn_pause(request->conn);
-    gate_slot_add_response(request);
+    count_response(request);
     conn_write_soon(request->conn);
 }
 
@@ -538,7 +538,7 @@ gate_request_free(struct gate_request *request)
         request->ahead->behind = request->behind;
     if (request->route->free_state != NULL)
         request->route->free_state(request);
-    gate_slot_release(request);
+    gate_request_uncount(request);
     if (request->peer != NULL)
         gate_limits_remove_stream(gate, request->peer);
     log_debug("gate", "request finished", LOG_REQUEST(request));

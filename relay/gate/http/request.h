@@ -141,13 +141,13 @@ struct gate_request {
     struct conn *conn;
     struct gate_request *prev; /* link of requests->first */
     struct gate_request *next;
-    struct gate_request *ahead;     /* whose response on this connection precedes; NULL: none */
-    struct gate_request *behind;    /* whose response follows; NULL: none */
-    struct gate_request *slot_prev; /* link of requests->in_progress */
-    struct gate_request *slot_next;
+    struct gate_request *ahead;        /* whose response on this connection precedes; NULL: none */
+    struct gate_request *behind;       /* whose response follows; NULL: none */
+    struct gate_request *counted_prev; /* link of requests->in_progress */
+    struct gate_request *counted_next;
     struct http_body reader; /* of the body */
     size_t discarded;        /* bytes that were read and not used */
-    bool has_slot;           /* in requests->in_progress */
+    bool is_counted;         /* by the limits: in requests->in_progress */
     bool half_closed;        /* by the client */
     bool is_last;            /* the connection ends after the response */
     bool is_malformed;       /* the end of the request is unknown */
@@ -192,17 +192,17 @@ gate_body_is_unread(const struct gate_request *request)
     return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
 }
 
-/* Half of the slots are in use: then no connection gets more than one. */
-bool gate_slots_are_scarce(const struct gate *gate);
+/* Half of the limit is used: then a connection has one request in progress. */
+bool gate_requests_are_many(const struct gate *gate);
 /*
- * Adds a request. A full list evicts the oldest request with an incomplete body. False: rejected,
+ * Counts a request. A full list evicts the oldest request with an incomplete body. False: rejected,
  * and a response is queued.
  */
-bool gate_slot_acquire(struct gate_request *request);
+bool gate_request_admit(struct gate_request *request);
 /* Adds bytes to the body. May reject the request. */
-void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
-/* Leaves requests->in_progress, and frees the body. Accepts any request. */
-void gate_slot_release(struct gate_request *request);
+void gate_request_add_body(struct gate_request *request, const char *bytes, size_t len);
+/* The limits count it no longer; frees the body. Accepts any request. */
+void gate_request_uncount(struct gate_request *request);
 
 void gate_request_want_write(struct gate_request *request);
 /* Writes what is queued. True: the response is written completely. */
