@@ -119,9 +119,9 @@ on_entry(void *ctx, const struct entry *entry)
                         hub->shards);
         heads = own_heads;
     }
-    hub->unoffered[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
+    hub->unoffered[hub->unoffered_count++] = hub_notification_new(hub, entry, heads);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
-    if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
+    if (hub->unoffered_count == HUB_UNOFFERED_MAX)
         hub_fan_out(hub);
 }
 
@@ -558,8 +558,8 @@ hub_free(struct hub *hub)
     replay_buffer_close(&hub->replay_buffer);
     recent_xids_free(&hub->recent_xids);
     ends_close(hub);
-    while (hub->unpublished_count > 0)
-        notification_unref(hub->unoffered[--hub->unpublished_count]);
+    while (hub->unoffered_count > 0)
+        notification_unref(hub->unoffered[--hub->unoffered_count]);
     acks_free(hub);
     pages_close(hub);
     free(hub->scratch);

@@ -83,7 +83,7 @@ struct backfill {
 
 /* ---- the hub */
 
-#define HUB_UNPUBLISHED_MAX 128
+#define HUB_UNOFFERED_MAX 128
 #define REPORTS_PER_CALL 500
 
 struct acks {
@@ -223,8 +223,8 @@ struct hub {
     struct recent_xids recent_xids;
     uint64_t undone_count; /* store_undone_count when the store went up */
     struct notification
-        *unoffered[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
-    unsigned unpublished_count;
+        *unoffered[HUB_UNOFFERED_MAX]; /* read in this iteration and not yet offered */
+    unsigned unoffered_count;
     struct merged_batch merged;               /* used for the batch that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */
     /* the WAL whose notifications were read and offered, by shard */

@@ -172,11 +172,11 @@ hub_fan_out(struct hub *hub)
 {
     unsigned at = 0;
 
-    if (hub->unpublished_count == 0)
+    if (hub->unoffered_count == 0)
         return;
     do_pending_work(hub);
-    while (at < hub->unpublished_count) {
-        unsigned done = offer_some(hub, hub->unoffered + at, hub->unpublished_count - at);
+    while (at < hub->unoffered_count) {
+        unsigned done = offer_some(hub, hub->unoffered + at, hub->unoffered_count - at);
 
         for (unsigned end = at + done; at < end; at++) {
             replay_buffer_add(&hub->replay_buffer, hub->unoffered[at]);
@@ -184,7 +184,7 @@ hub_fan_out(struct hub *hub)
             notification_unref(hub->unoffered[at]);
         }
     }
-    hub->unpublished_count = 0;
+    hub->unoffered_count = 0;
 }
 
 bool
