@@ -4,8 +4,7 @@ import {
   NO_PONG, NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
 } from './closing.js';
 import { EXPIRED, failure } from './errors.js';
-import { refreshDelay } from './refresher.js';
-import { subjectOf } from './token.js';
+import { refreshDelay, subjectOf } from './token.js';
 
 const SUBPROTOCOL = 'clairon.v1.json';
 

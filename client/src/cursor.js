@@ -3,7 +3,7 @@
 /**
  * There are two cursors. received() is for a reconnect of this page, whose handlers continue to run, so no notification
  * must be sent again. handled() is stored for the next page: all notifications up to it have been handled, so a
- * notification whose handler was interrupted by a reload is sent again. `kept`: the stored cursor, see stored.js;
+ * notification whose handler was interrupted by a reload is sent again. `kept`: the stored cursor, see createStored();
  * optional.
  */
 export function createCursor(pos, kept) {
@@ -35,3 +35,14 @@ export function createCursor(pos, kept) {
 
   return { received: () => received, handled: () => handled, arrive, restart };
 }
+
+/**
+ * Returns a function: kept(text) stores a string, kept() returns it. `storage`:
+ * 'localStorage' or 'sessionStorage'. If the browser blocks storage, nothing is stored.
+ */
+export const createStored = (storage, key) => (text) => {
+  try {
+    const area = globalThis[storage];
+    return text ? area.setItem(key, text) : area.getItem(key);
+  } catch {}
+};

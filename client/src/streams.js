@@ -3,8 +3,6 @@
 import { TOKEN_EXPIRED, UNREACHABLE, rejectionOf } from './closing.js';
 import { BUSY, EXPIRED, UNKNOWN_FRAME } from './errors.js';
 
-export { warn } from './hint.js';
-
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
 const ROWS_TIMEOUT_MS = 30_000;
@@ -177,4 +175,15 @@ export function openStream(transport, fetch, url) {
   }
 
   return socket;
+}
+
+/**
+ * A browser does not report to a page why a connection was rejected, so the warning names the likely causes. `reason`
+ * may also be the reason of the relay, for example `token expired`.
+ */
+export function warn(url, reason) {
+  const { origin } = globalThis.location ?? {};
+  const question = reason.startsWith('connection lost') ? `. Is it the address of a relay${
+    origin ? `, and does gate.origins of the relay list ${origin}` : ''}?` : '';
+  console.warn(`clairon: cannot connect to ${url}: ${reason}${question}`);
 }
