@@ -2,7 +2,7 @@
  * ends.pml: the end of a transaction, and a barrier, in a session with an in-flight window, for spin.
  *
  * One user has one stream. The feed adds the notifications of transactions in commit order; a transaction may be read in
- * parts, and `covered` later reports that there are no more parts. A notification that needs an ack is also in the user's
+ * parts, and `covered` reports that there are no more parts: with the last one, or later. A notification that needs an ack is also in the user's
  * pending list until the session, or another one, acknowledges it. The client receives what the session queues, has one
  * cursor, and resumes with it at any moment, also on a relay that has just started; or it begins without a cursor.
  *
@@ -40,6 +40,7 @@
 /* the store */
 byte last, commit[IDS + 2], stored_covered;
 bool needs_ack[IDS + 1], is_pair[IDS + 1]; /* is_pair: in the pending list */
+byte covers[IDS + 1];                      /* the covered position that the entry has; 0: none */
 
 /* the hub */
 byte head, offered, covered;
@@ -421,13 +422,20 @@ active proctype System() {
         :: last > 1 && stored_covered <= commit[last - 1] -> commit[last] = commit[last - 1]
         :: commit[last] = commit[last - 1] + 1
         fi;
-        if :: needs_ack[last] = true; is_pair[last] = true :: skip fi }
+        if :: needs_ack[last] = true; is_pair[last] = true :: skip fi;
+        if :: stored_covered = commit[last] + 1; covers[last] = stored_covered :: skip fi }
     :: atomic { last > 0 && stored_covered <= commit[last] -> stored_covered = commit[last] + 1 }
     /* The reader. */
     :: atomic { head < last ->
         id = head + 1;
         if :: state == LIVE && cursor < id -> reported = id; session_enqueue(); cursor = id :: else -> skip fi;
         head = id; offered = commit[id];
+        if
+        :: covers[id] > covered ->
+            covered = covers[id];
+            if :: is_waiting -> ends_settle() :: else -> skip fi
+        :: else -> skip
+        fi;
         id = 0; has_other = false; reported = 0; before_end = 0; x = 0; until = 0 }
     :: atomic { head == last && covered < stored_covered ->
         covered = stored_covered;
