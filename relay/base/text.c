@@ -66,7 +66,7 @@ utf8_is_prefix(const char *text, size_t len, size_t *ret_len)
     while (at < len && char_len > 0) {
         uint64_t bytes;
 
-        /* Eight bytes of ASCII at once: most text is. */
+        /* Most text is ASCII, which is read in steps of eight bytes. */
         while (len - at >= sizeof(bytes)) {
             memcpy(&bytes, text + at, sizeof(bytes));
             if ((bytes & UINT64_C(0x8080808080808080)) != 0)

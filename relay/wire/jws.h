@@ -26,8 +26,8 @@ struct jws_key {
     enum jws_key_kind kind;
     /* the only algorithm for which the key may be used; "": any one of its type */
     char algorithm[JWS_ALGORITHM_MAX + 1];
-    char *id;         /* kid; NULL: none */
-    bool fits_any_id; /* a single key of the settings, which has no kid */
+    char *id;                   /* kid; NULL: none */
+    bool fits_any_id;           /* a single key of the settings, which has no kid */
     struct evp_mac_ctx_st *mac; /* of JWS_KEY_SECRET; see jws_mac_new */
     struct evp_pkey_st *public; /* of the other types */
 };

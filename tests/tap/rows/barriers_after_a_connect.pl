@@ -10,13 +10,14 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
-    SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', ack_required => true, name => 'acks');
-    SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}')});
+    SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}');
+    CREATE TABLE pending (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('pending', 'USER', 'owner', operations => '{create}', ack_required => true)});
 my $store = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $store);
 my $id    = 0;
 
-sub commit { $id++; return (split /\n/, $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1') RETURNING pg_current_xact_id()"))[0] }
+sub commit { my ($table) = @_; $id++; return (split /\n/, $pg->safe_psql('postgres', "INSERT INTO $table VALUES ($id, 'u1') RETURNING pg_current_xact_id()"))[0] }
 
 # No WAL follows the transaction, so the feed stores no further position.
 sub barrier
@@ -29,16 +30,20 @@ sub barrier
 sub last_covered { return +{ @{ $store->execute('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1)->[0][1] } }->{covered} // 'none' }
 
 my $client = $first->client('u1');
-my $x      = commit();
-$client->wait_row($id);
-like(last_covered(), qr/\A[0-9a-f]{16}\.1\z/, 'the last notification of a batch has the position');
-is(barrier($first, $x), 200, 'the relay that was connected');
+my $x;
+for my $table ('pending', 't') # stored by a script, and by a transaction
+{
+    $x = commit($table);
+    $client->wait_row($id);
+    like(last_covered(), qr/\A[0-9a-f]{16}\.1\z/, "the last notification of a batch has the position: $table");
+    is(barrier($first, $x), 200, "the relay that was connected: $table");
+}
 
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'rows.conninfo' => $pg->connstr('postgres') . ' user=relay', 'rows.timeout' => '10s' });
 is(barrier($second, $x), 200, 'a relay that has connected after the notification');
 
 my $other = $second->client('u1');
-$x = commit();
+$x = commit('t');
 $other->wait_row($id);
 my @blocked = map { /\bid=(\d+)/ } grep { /\bcmd=xread\b/ } split /\n/, $store->execute('CLIENT', 'LIST');
 is(scalar @blocked, 2, 'each relay has a connection that reads the streams');
@@ -46,7 +51,7 @@ $store->execute('CLIENT', 'KILL', 'ID', $_) for @blocked;
 wait_until('the relays have connected again', sub { 2 == grep { /\bcmd=xread\b/ } split /\n/, $store->execute('CLIENT', 'LIST') });
 is(barrier($_, $x), 200, 'a relay that has lost this connection') for $first, $second;
 
-# The scripts, on keys of their own.
+# The scripts, on separate keys.
 sub run_script { my ($name, $key, @args) = @_; return $store->execute('EVAL', script_text($name), 1, $key, @args) }
 sub covered { return join ' ', map { @{ $_->[1] } } @{ $store->execute('XRANGE', 'c:covered', '-', '+') } }
 my ($old, $new) = map { sprintf '%016x', $_ } 10, 20;
