@@ -52,7 +52,6 @@ local known = redis.call('HGET', progress, 'owner') or ''
 local has_data = known == '' and redis.call('HEXISTS', meta, META_TOPIC_PREFIX) == 1
 if has_data then
     redis.call('HSET', meta, META_EPOCH, ARGV[1]:sub(1, 16))
-    redis.call('DEL', prefix .. KEY_COVERED)
 end
 if known == '' then redis.call('HSET', meta, META_COPYING, has_data and 'delete' or 1) end
 -- Also true after an interrupted deletion.
@@ -64,6 +63,10 @@ local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
 redis.call('HDEL', progress, 'partial:' .. owner)
+-- From now on the stream exists (renew_covered.lua). It has no position of a former epoch.
+if has_data or redis.call('EXISTS', prefix .. KEY_COVERED) == 0 then
+    redis.call('XADD', prefix .. KEY_COVERED, 'MAXLEN', 1, '*', 'reset', read)
+end
 -- The next acquire.lua reads this field. With several shards, hello.lua reads it too.
 redis.call('HSET', meta, META_PROGRESS, progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.

@@ -57,6 +57,10 @@ sub covered { return join ' ', map { @{ $_->[1] } } @{ $store->execute('XRANGE',
 my ($old, $new) = map { sprintf '%016x', $_ } 10, 20;
 run_script('acquire', 'c:progress:s', 'one', 'system', 1, '', 1, 'postgres');
 $store->execute('HSET', 'c:progress:s', 'read:one', $old);
+$store->execute('RENAME', 'c:covered', 'c:moved');
+run_script('history', 'c:stream', 'c');
+is(covered(), '', 'a connect does not add the stream, which another node may have');
+$store->execute('RENAME', 'c:moved', 'c:covered');
 run_script('history', 'c:stream', 'c') for 1, 2;
 is(covered(), "read $old timeline 1", 'a connect adds the position of the progress');
 run_script('rewind', 'c:progress:s', 'c', 'one', 1, 'a', 'epoch', $new, '');

@@ -7,7 +7,9 @@ local function renew_covered(prefix)
     if not owner then return end
     local state = redis.call('HMGET', progress, 'read:' .. owner, 'timeline')
     local newest = redis.call('XREVRANGE', prefix .. KEY_COVERED, '+', '-', 'COUNT', 1)[1]
-    -- The newest one is this position, or rewind.lua has set it: then the new epoch does not cover it.
-    if newest and newest[2][2] == state[1] then return end
+    -- Without the stream, another node of a cluster may have it: then no key may be added here.
+    if not newest then return end
+    -- It is this position, or rewind.lua has set it: then the new epoch does not cover it.
+    if newest[2][2] == state[1] then return end
     pcall(add_covered, prefix, state[1] or '', state[2]) -- a store that is full can still be read
 end
