@@ -13,10 +13,13 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -348,6 +351,25 @@ join_parts(List *rows)
     return rules;
 }
 
+/* Reads the file of a relation in the current catalog. Returns false: it was dropped. */
+static bool
+current_file(Oid relid, Oid *ret_file)
+{
+    Relation classes = table_open(RelationRelationId, AccessShareLock);
+    SysScanDesc scan;
+    ScanKeyData key;
+    HeapTuple row;
+
+    ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+    scan = systable_beginscan(classes, ClassOidIndexId, true,
+                              GetNonHistoricCatalogSnapshot(RelationRelationId), 1, &key);
+    row = systable_getnext(scan);
+    *ret_file = HeapTupleIsValid(row) ? ((Form_pg_class)GETSTRUCT(row))->relfilenode : InvalidOid;
+    systable_endscan(scan);
+    table_close(classes, AccessShareLock);
+    return HeapTupleIsValid(row);
+}
+
 /*
  * The current catalog determines the file of a user catalog table. A dropped table cannot be read,
  * even for earlier changes. Those changes are not sent: otherwise the slot would never advance.
@@ -356,21 +378,11 @@ static Oid
 find_table(const char *name, Oid schema)
 {
     Oid table = get_relname_relid(name, schema);
-    Relation classes;
-    SysScanDesc scan;
-    ScanKeyData key;
-    bool is_committed;
+    Oid file;
 
     if (!OidIsValid(table))
         return InvalidOid;
-    ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
-    classes = table_open(RelationRelationId, AccessShareLock);
-    scan = systable_beginscan(classes, ClassOidIndexId, true,
-                              GetNonHistoricCatalogSnapshot(RelationRelationId), 1, &key);
-    is_committed = HeapTupleIsValid(systable_getnext(scan));
-    systable_endscan(scan);
-    table_close(classes, AccessShareLock);
-    if (is_committed)
+    if (current_file(table, &file))
         return table;
     ereport(LOG, (errmsg("cannot read table \"clairon.%s\"", name),
                   errdetail("The table was dropped; changes from before that are not sent.")));
@@ -415,6 +427,23 @@ static SysScanDesc
 scan_rows(Relation relation)
 {
     return systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+}
+
+/*
+ * True if the index begins with the relation of a rule, and has not been written to another file
+ * since the catalog state of the change: the file of an index is that of this state, but the file of
+ * a user catalog table is always the current one. The lock on the open index keeps its file.
+ */
+static bool
+is_index_usable(Relation index, Relation table)
+{
+    Oid file;
+
+    return index->rd_rel->relkind == RELKIND_INDEX && index->rd_rel->relam == BTREE_AM_OID &&
+           index->rd_index->indrelid == RelationGetRelid(table) && index->rd_index->indisvalid &&
+           index->rd_index->indkey.values[0] == RULE_RELATION &&
+           index->rd_opfamily[0] == OID_BTREE_FAM_OID && RelationGetIndexPredicate(index) == NIL &&
+           current_file(RelationGetRelid(index), &file) && index->rd_rel->relfilenode == file;
 }
 
 /*
@@ -587,10 +616,30 @@ open_rules(const struct rule_set *set)
     return OidIsValid(table) ? open_table(table, rule_types, lengthof(rule_types)) : NULL;
 }
 
+/* Reads the rules of one relation, by the index if it is usable. */
+static List *
+read_relation(const struct rule_set *set, Relation table, Oid relid)
+{
+    const struct row_filter filter = {.relid = relid};
+    Oid oid = get_relname_relid("rule_pkey", set->schema);
+    Relation index = OidIsValid(oid) ? try_relation_open(oid, AccessShareLock) : NULL;
+    ScanKeyData key;
+    List *rules;
+
+    if (index != NULL && is_index_usable(index, table)) {
+        ScanKeyInit(&key, RULE_RELATION, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+        rules = read_rows(table, systable_beginscan(table, oid, true, NULL, 1, &key), &filter);
+    } else {
+        rules = read_rows(table, scan_rows(table), &filter);
+    }
+    if (index != NULL)
+        relation_close(index, AccessShareLock);
+    return rules;
+}
+
 void
 rules_read_again(struct rule_set *set, struct relation_rules *relation)
 {
-    const struct row_filter filter = {.relid = relation->relid};
     MemoryContext context =
         AllocSetContextCreate(set->context, "clairon rules of a table", ALLOCSET_SMALL_SIZES);
     MemoryContext old = MemoryContextSwitchTo(context);
@@ -598,7 +647,7 @@ rules_read_again(struct rule_set *set, struct relation_rules *relation)
     Relation table = open_rules(set);
 
     if (table != NULL) {
-        rules = read_rows(table, scan_rows(table), &filter);
+        rules = read_relation(set, table, relation->relid);
         table_close(table, AccessShareLock);
     }
     MemoryContextSwitchTo(old);

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../../.."
 # shellcheck source=tests/env.sh
 . tests/env.sh
 
-all_workloads="small narrow copy wide toast spill"
+all_workloads="small narrow copy wide toast spill watch"
 all_contenders="null byte test_decoding wal2json1 wal2json2 pgoutput pgoutput-binary"
 all_contenders+=" clairon clairon-columns clairon-text clairon-before"
 
