@@ -7,7 +7,9 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until free_port scratch);
+use Clairon::Test qw(wait_until free_port scratch token);
+use Clairon::Test::RawSocket;
+use JSON ();
 use Targets;
 use Test::More;
 use Time::HiRes qw(time);
@@ -17,7 +19,7 @@ my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT must name the folder of load
 my $full  = ($ENV{BENCH} // '') eq 'full';
 my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
 my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,stored,clairon,nchan,ws,socketio';
-my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
+my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit,post';
 
 # The plan: numbers of clients, bytes, shapes, servers, and rounds of alternating servers. The usual size is measured in
 # all combinations, other sizes only where they have a target.
@@ -325,6 +327,44 @@ sub measure_commit
     return;
 }
 
+# CPU time of a process with one thread, in microseconds.
+sub cpu_us
+{
+    my ($pid) = @_;
+    open my $stat, '<', "/proc/$pid/schedstat" or die "schedstat: $!\n";
+    my ($ns) = split / /, scalar <$stat>;
+    return $ns / 1000;
+}
+
+# Publishes one notification after the other, by connections that serve so many requests each.
+sub measure_posts
+{
+    my ($count, $per_connection) = @_;
+    my ($options, $end, $relay) = $servers{clairon}->();
+    my $bearer = 'Authorization: Bearer ' . token(sub => 'server', publish => JSON::true);
+    my $body   = '{"metadata":{"source":"orders"},"payload":{"before":null,"after":{"id":1,"text":"' . 'x' x 500
+      . '"}},"routing":{"audience":{"type":"USER","targets":["u1"]}}}';
+    my $request = join "\r\n", 'POST /v1/notifications HTTP/1.1', 'Host: x', $bearer, 'Content-Length: ' . length $body, '', $body;
+    my ($socket, $used) = (undef, 0);
+    for my $round (0 .. 1) # the first round warms up
+    {
+        $used = cpu_us($relay->pid);
+        for my $number (0 .. $count - 1)
+        {
+            $socket = Clairon::Test::RawSocket->new($relay) if $number % $per_connection == 0;
+            $socket->write($request);
+            my $status = $socket->read_response->{status};
+            die "a publication has status $status\n" if $status != 201;
+        }
+        $used = (cpu_us($relay->pid) - $used) / $count;
+    }
+    $end->();
+    my $what = $per_connection > 1 ? 'on a kept connection' : 'on a new connection';
+    figure(sprintf 'post, 600 B, %s: %.0f us of CPU of the relay', $what, $used);
+    Targets::record("CPU of the relay for a POST $what", 'at most 90 us', sprintf('%.0f us', $used), $used <= 90) if $per_connection > 1;
+    return;
+}
+
 sub measure_fans
 {
     for my $case (@plan)
@@ -348,6 +388,11 @@ if ($parts =~ /commit/)
 {
     measure_commit('USER', 1000, $_, $full ? 10 : 5) for 1000, 100;
     measure_commit('ALL', 1000, 1000, $full ? 10 : 5);
+}
+if ($parts =~ /post/ && grep { $_ eq 'clairon' } @only)
+{
+    measure_posts(5000, 500);
+    measure_posts(2000, 1);
 }
 pass('measured');
 done_testing();
