@@ -166,7 +166,6 @@ output(struct websocket *ws)
     if (ws->output == NULL) {
         ws->output = memory_new(sizeof(*ws->output));
         ws->output->unsent.waiting_bytes = hub_waiting_bytes(websocket_gate(ws)->hub);
-        ws->output->since_us = clock_monotonic_us();
         buffer_init(&ws->output->messages, WEBSOCKET_OUT_MAX);
         buffer_init(&ws->output->control, WEBSOCKET_CONTROL_MAX);
     }
@@ -209,6 +208,8 @@ ws_want_write(struct websocket *ws)
     if (ws->state == WEBSOCKET_CLOSED)
         return;
     ws->must_wait = true;
+    if (ws->output != NULL && ws->output->since_us == 0)
+        ws->output->since_us = clock_monotonic_us();
     conn_want_writable(ws->conn);
 }
 
@@ -398,7 +399,6 @@ write_unsent(struct websocket *ws)
     before = unsent->len;
     rc = out_write(unsent, ws->conn, GATE_TURN_BYTES);
     has_written = unsent->len < before;
-    ws->output->since_us = clock_monotonic_us();
     output_end(ws);
     if (ws->session != NULL && has_written)
         session_accepted(ws->session);
@@ -416,6 +416,7 @@ websocket_writable(struct conn *conn)
     if (ws->state == WEBSOCKET_CLOSING)
         websocket_detach(ws);
     if (ws->output != NULL) {
+        ws->output->since_us = 0;
         if (write_unsent(ws) == RC_IO)
             websocket_kill(ws);
         else
@@ -594,7 +595,8 @@ check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
     char line[GATE_EXPIRING_MAX];
     int len;
 
-    if (ws->output != NULL && now_us - ws->output->since_us > config->gate.slow_age_ms * 1000)
+    if (ws->output != NULL && ws->output->since_us != 0 &&
+        now_us - ws->output->since_us > config->gate.slow_age_ms * 1000)
         slow = "client does not read";
     if (slow != NULL) {
         websocket_close(ws, GATE_CLOSE_SLOW, slow);

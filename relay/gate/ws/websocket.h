@@ -81,7 +81,7 @@ struct websocket_fragments {
 
 /* What must be written before a frame of the session. */
 struct websocket_output {
-    int64_t since_us;       /* start of the wait for a writable socket */
+    int64_t since_us;       /* start of the wait for the socket; 0: the session counts it */
     struct out unsent;      /* the rest of a partly written frame; nothing is written before it */
     struct buffer messages; /* control messages */
     struct buffer control;  /* control frames including their headers */
