@@ -430,9 +430,9 @@ scan_rows(Relation relation)
 }
 
 /*
- * True if the index begins with the relation of a rule, and has not been written to another file
- * since the catalog state of the change: the file of an index is that of this state, but the file of
- * a user catalog table is always the current one. The lock on the open index keeps its file.
+ * True if the index begins with the relation of a rule, and has the same file as in the catalog
+ * state of the change: an index is opened with the file of that state, which may have been deleted,
+ * but a user catalog table with its current file. The lock on the open index keeps its file.
  */
 static bool
 is_index_usable(Relation index, Relation table)

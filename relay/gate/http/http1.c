@@ -97,8 +97,8 @@ head_begin(struct conn *conn, const struct http_head *head, unsigned char *rest,
 }
 
 /*
- * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in conn->http->in,
- * and the state of the parser in conn->owner.
+ * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in
+ * conn->http->in, and the state of the parser in conn->owner.
  */
 static void
 head_parse(struct conn *conn, unsigned char *bytes, size_t len)

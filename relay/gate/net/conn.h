@@ -144,8 +144,8 @@ void conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_even
 /* Closes the connection later in this loop iteration. May be called from anywhere, repeatedly. */
 void conn_close(struct conn *conn);
 /*
- * HTTP only. Calls on_writable later in this loop iteration, once, as if the socket accepted bytes. Typically
- * it does, and waiting until the system reports it costs four system calls.
+ * HTTP only. Calls on_writable later in this loop iteration, once, as if the socket accepted
+ * bytes. Typically it does, and waiting until the system reports it costs four system calls.
  */
 void conn_write_soon(struct conn *conn);
 /* HTTP only. Keeps bytes for later. */

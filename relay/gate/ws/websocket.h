@@ -48,8 +48,8 @@ enum __attribute__((packed)) websocket_state {
 };
 
 /*
- * An idle client has a WebSocket, and none of the objects below: they exist while there is something
- * to verify, to pause, to reassemble, to write or to close.
+ * An idle client has a WebSocket, and none of the objects below: they exist while there is
+ * something to verify, to pause, to reassemble, to write or to close.
  */
 
 /* While a token is verified: until OPEN, and during a "refresh". */
