@@ -211,6 +211,7 @@ test_later_notifications_report_the_deferral(void **state)
 
     (void)state;
     session.client.user = (char *)"u1";
+    session.client.conn = "c1";
     hub.reports.call_count = 1; /* no report is sent */
     replay_buffer_add(&hub.replay_buffer, notification);
     notification_unref(notification);
