@@ -1,5 +1,6 @@
 /*
- * public_routes.c: the routes without a token: health probes, metrics, and the documents of the API.
+ * public_routes.c: the routes without a token: health probes, metrics, and the documents of the
+ * API.
  */
 #include "gate/routes.h"
 

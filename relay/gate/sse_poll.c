@@ -148,7 +148,7 @@ wants_ends(const struct gate_request *request)
     return is_wanted;
 }
 
-/* Reads the cursor in the query. One that is too long becomes an unknown one: a gap is announced. */
+/* Reads the cursor in the query. One that is too long becomes an unknown one, with a gap. */
 static char *
 read_pos(const struct gate_request *request)
 {

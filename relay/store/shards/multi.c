@@ -28,8 +28,9 @@ static void
 put_number(struct multi *multi, char kind, size_t number)
 {
     char text[ENCODE_NUMBER_MAX];
+    const size_t len = (size_t)(encode_number(text, kind, number) - text);
 
-    multi_put(multi, text, (size_t)(encode_number(text, kind, number) - text));
+    multi_put(multi, text, len);
 }
 
 void

@@ -217,7 +217,9 @@ newest_position_of(const struct store *store, unsigned k)
     const struct shard_cut *cut = &store->shards[0].cut;
     struct position position = store->shards[k].seen_position;
 
-    if (k > 0 && !store->shards[0].is_left_out && !position_less(position, cut->sent[k]))
+    if (k == 0 || store->shards[0].is_left_out)
+        return position;
+    if (!position_less(position, cut->sent[k]))
         position_raise(&position, cut->position);
     return position;
 }

@@ -290,7 +290,7 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
 
 /* The script may have to be called again, or waits for such a batch. */
 static bool
-takes_steps(const struct shard *shard, const struct batch *batch)
+needs_steps(const struct shard *shard, const struct batch *batch)
 {
     return batch_is_prepared(batch) || batch->has_groups || batch->users > STORE_PAIRS_MAX ||
            shard->ingests.kept > 0;
@@ -322,7 +322,7 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct store_
         batch->lens[i] = strlen(fixed[i]);
     }
     part->is_large = batch_is_prepared(batch);
-    if (!takes_steps(shard, batch)) {
+    if (!needs_steps(shard, batch)) {
         /* One call of the script adds all notifications of the batch, and now. */
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
@@ -580,7 +580,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_
     part->is_transaction = batch->is_simple && batch->notifications > 0 && shard->has_first_entry &&
                            shard->ingests.kept == 0;
     is_whole = has_frames && (shard->store->shard_count == 1 || !records || is_copying ||
-                              (!part->is_transaction && takes_steps(shard, batch)));
+                              (!part->is_transaction && needs_steps(shard, batch)));
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(advances ? order->read_lsn : 0, read);
     if (has_frames) {

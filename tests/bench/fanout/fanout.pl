@@ -336,7 +336,7 @@ sub cpu_us
     return $ns / 1000;
 }
 
-# Publishes one notification after the other, by connections that serve so many requests each.
+# Publishes one notification after the other, by connections of this number of requests each.
 sub measure_posts
 {
     my ($count, $per_connection) = @_;
