@@ -55,8 +55,9 @@ commit_of(const struct frame *frame)
 
 /* ---- the lines */
 
-struct ends_mark
-ends_mark_of(const struct session *session, const struct notification *notification)
+/* The mark of a notification, or of the session's own cursor: NULL. */
+static struct ends_mark
+mark_of(const struct session *session, const struct notification *notification)
 {
     const struct session_ends *ends = session->ends;
     const struct commit own = notification != NULL ? commit_of(&notification->frame) : NONE;
@@ -72,6 +73,12 @@ ends_mark_of(const struct session *session, const struct notification *notificat
     return mark;
 }
 
+struct ends_mark
+ends_mark(const struct session *session)
+{
+    return mark_of(session, NULL);
+}
+
 /* Removes an open transaction, and queues its end if a part of it was sent. */
 static void
 end(struct session_ends *ends, unsigned nth)
@@ -82,7 +89,7 @@ end(struct session_ends *ends, unsigned nth)
 
     ends->count--;
     memmove(ends->open + nth, ends->open + nth + 1, (ends->count - nth) * sizeof(*ends->open));
-    mark = ends_mark_of(session, NULL);
+    mark = mark_of(session, NULL);
     if (ended.is_delivered)
         session_queue_end(session, ended.commit.xid, shed_cursor(session, session_reached(session)),
                           &mark);
@@ -132,6 +139,8 @@ ends_settle(struct session *session)
     struct session_ends *ends = session->ends;
     bool is_waiting = false;
 
+    if (!session->has_ends)
+        return;
     for (unsigned i = 0; i < ends->count;) {
         const struct open_transaction *open = &ends->open[i];
         const bool has_rest = !session_has_passed(session, open->rest);
@@ -262,7 +271,7 @@ ends_note(struct session *session, struct notification *notification)
         note_in_stream(session->ends, commit, NULL);
     if (!session->has_ends || !lacks_other_end(session->ends, commit))
         return notification_ref(notification);
-    mark = ends_mark_of(session, notification);
+    mark = mark_of(session, notification);
     return notification_new_marked(notification, session->hub->epoch, &mark);
 }
 
@@ -299,7 +308,7 @@ ends_note_listed(struct session *session, struct notification *notification)
     open = open_transaction(session->ends, commit);
     open->is_delivered = true;
     open->rest = cursor_max(open->rest, session->cursor);
-    mark = ends_mark_of(session, notification);
+    mark = mark_of(session, notification);
     if (session->state == SESSION_LIVE)
         hub_settle_ends(session->hub, session->client.own_shard);
     return notification_new_marked(notification, session->hub->epoch, &mark);
@@ -322,21 +331,21 @@ ends_meet_listed(struct session *session, const struct frame *frame)
 /* ---- what a resumed client has read */
 
 void
-ends_note_mark(struct session *session, const struct ends_mark *mark)
+ends_begin_resumed(struct session *session, const struct ends_mark *mark,
+                   const struct frame *at_cursor)
 {
+    struct session_ends *ends = session->ends;
+
     for (unsigned i = 0; i < mark->count; i++) {
-        struct open_transaction *open = open_transaction(session->ends, mark->open[i]);
+        struct open_transaction *open = open_transaction(ends, mark->open[i]);
 
         open->is_delivered = true;
         open->rest = session->cursor;
     }
-}
-
-void
-ends_note_cursor(struct session *session, const struct frame *frame)
-{
-    session->ends->may_straddle = true;
-    session->ends->first_xid = frame != NULL ? commit_of(frame).xid : 0;
+    if (!mark->is_ended)
+        return;
+    ends->may_straddle = true;
+    ends->first_xid = at_cursor != NULL ? commit_of(at_cursor).xid : 0;
 }
 
 void

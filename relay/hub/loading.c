@@ -24,7 +24,7 @@ own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX])
 {
     session_pos_text(session, session_reached(session), ret_text);
     if (session->has_ends) {
-        const struct ends_mark mark = ends_mark_of(session, NULL);
+        const struct ends_mark mark = ends_mark(session);
 
         client_pos_mark(ret_text, &mark);
     }
@@ -120,25 +120,25 @@ before_cursor(const struct session *session)
     return after;
 }
 
-/* Of two streams, the later transaction counts. */
-static void
-note_cursor(struct session *session)
+/* The notification at the client's cursor: of two streams, the later one. NULL: not in memory. */
+static const struct frame *
+frame_at_cursor(const struct session *session)
 {
     const struct replay_buffer *buffer = &session->hub->replay_buffer;
     const unsigned own = session->client.own_shard;
     struct cursor after = before_cursor(session);
     const struct notification *notification;
+    const struct frame *found = NULL;
 
-    if (!replay_buffer_covers(buffer, own, after)) {
-        ends_note_cursor(session, NULL);
-        return;
-    }
+    if (!replay_buffer_covers(buffer, own, after))
+        return NULL;
     while ((notification = replay_buffer_next(buffer, own, after)) != NULL &&
            !cursor_is_before(&session->cursor, notification->shard, notification->id)) {
         if (!notification->is_retry)
-            ends_note_cursor(session, &notification->frame);
+            found = &notification->frame;
         cursor_advance(&after, notification->shard, notification->id);
     }
+    return found;
 }
 
 static void
@@ -180,11 +180,9 @@ read_client_pos(struct session *session)
     session->has_deferral = !cursor_equal(deferral->from, session->cursor);
     begin_step(session, session->has_ends ? LOAD_ENDS : LOAD_PAIRS);
     if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
-        ends_note_mark(session, &mark);
-        if (mark.is_ended) {
-            note_cursor(session);
+        ends_begin_resumed(session, &mark, frame_at_cursor(session));
+        if (mark.is_ended)
             begin_step(session, LOAD_PAIRS);
-        }
     }
     return RC_OK;
 }

@@ -143,8 +143,7 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
         end_pass(session, true);
     else if (inflight_free_slots(&session->inflight) <= 0 && pending->pass == PASS_ON)
         end_pass(session, false);
-    if (session->has_ends)
-        ends_settle(session);
+    ends_settle(session);
 }
 
 static void
@@ -420,8 +419,7 @@ read_replay_buffer(struct session *session)
     }
     session_set_state(session, SESSION_LIVE);
     session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */
-    if (session->has_ends)
-        ends_settle(session);
+    ends_settle(session);
 }
 
 static void

@@ -635,25 +635,20 @@ struct notification *ends_note_listed(struct session *session, struct notificati
 /* Call it for each notification of the pending list, in order, before ends_note_listed. */
 void ends_meet_listed(struct session *session, const struct frame *frame);
 
-/* Sends the ends that are due. Call it when the session has read on. Requires has_ends. */
+/* Sends the ends that are due. Call it when the session has read on. */
 void ends_settle(struct session *session);
-/* Call it when notifications were written to the socket. Requires has_ends. */
+/* Call it when notifications were written to the socket. Requires has_ends, as what follows. */
 void ends_sent(struct session *session);
 
+/* The mark of the session's own cursor. */
+struct ends_mark ends_mark(const struct session *session);
 /*
- * The mark of a notification of the pending list, or of the session's own cursor: NULL. Requires
- * has_ends, like the functions below.
+ * The cursor of a client that resumes has this mark. `at_cursor`: the notification at the cursor;
+ * NULL: unknown. If the session in which the client began has not read its pending list to the end,
+ * the list may have a part of its transaction.
  */
-struct ends_mark ends_mark_of(const struct session *session,
-                              const struct notification *notification);
-/* The cursor of a client that resumes has this mark. */
-void ends_note_mark(struct session *session, const struct ends_mark *mark);
-/*
- * The notification at the cursor of a client with a mark; NULL: unknown. If the session in which
- * the client began has not read its pending list to the end, the list may have a part of its
- * transaction.
- */
-void ends_note_cursor(struct session *session, const struct frame *frame);
+void ends_begin_resumed(struct session *session, const struct ends_mark *mark,
+                        const struct frame *at_cursor);
 /*
  * The client lacks the end of the transaction of the notification at its cursor. is_read: it
  * has received the notification.

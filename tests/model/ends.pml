@@ -380,7 +380,7 @@ inline session_load() {
         if :: !has_deferral -> from = 0 :: else -> skip fi;
 #ifndef ONLY_NEW_STRADDLES
         if
-        :: has_mark -> /* note_cursor: a relay that has just started does not know the transaction at the cursor */
+        :: has_mark -> /* frame_at_cursor: a relay that has just started does not know the transaction at the cursor */
             may_straddle = cursor > 0 || is_started;
             first_xid = (is_started -> 0 : commit[cursor])
         :: else -> skip
