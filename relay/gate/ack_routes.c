@@ -1,6 +1,6 @@
 /*
- * ack_routes.c: POST /v1/ack and /v1/nack: acknowledgements of clients over HTTP, and of the
- * service worker, by the ticket in a Web Push.
+ * ack_routes.c: POST /v1/ack and /v1/nack: acknowledgements of clients over HTTP, and of service
+ * workers, by the ticket in a Web Push.
  */
 #include "gate/routes.h"
 

@@ -1,7 +1,4 @@
-/*
- * public_routes.c: the routes without a token: health probes, metrics, and the documents of the
- * API.
- */
+/* public_routes.c: the routes without a token: health probes, metrics, documents of the API. */
 #include "gate/routes.h"
 
 #include <stdlib.h>

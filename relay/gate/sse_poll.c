@@ -148,7 +148,7 @@ wants_ends(const struct gate_request *request)
     return is_wanted;
 }
 
-/* Reads the cursor in the query. One that is too long becomes an unknown one, with a gap. */
+/* Reads the cursor in the query. One that is too long is unknown: a gap is announced. */
 static char *
 read_pos(const struct gate_request *request)
 {
@@ -254,7 +254,7 @@ gate_sse_begin(struct gate_request *request)
     /* SSE has no pong, so only TCP can detect a dead client. */
     conn_set_ack_timeout(request->conn, config->gate.ping_ms + config->gate.pong_timeout_ms);
     attach(request, &wanted);
-    buffer_free(&request->conn->http->in); /* a stream is the last request */
+    buffer_free(&request->conn->in); /* a stream is the last request */
     request->is_last = true;
     conn_resume(request->conn);
     for (size_t i = 0; i < list_count; i++)
