@@ -23,6 +23,7 @@
 
 #define BAD_LISTS                                                                                  \
     "\"rows\" must be a comma-separated list of up to 32 sources, or sources with /rule"
+#define UNKNOWN_POS "?" /* the cursor of no notification: a gap is announced */
 #define LISTS_BYTES_MAX 4096
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)
@@ -148,7 +149,7 @@ wants_ends(const struct gate_request *request)
     return is_wanted;
 }
 
-/* Reads the cursor in the query. One that is too long is unknown: a gap is announced. */
+/* Reads the cursor in the query. */
 static char *
 read_pos(const struct gate_request *request)
 {
@@ -156,7 +157,7 @@ read_pos(const struct gate_request *request)
 
     return http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1, &pos) == RC_OK
                ? pos
-               : memory_text("", 0);
+               : memory_text(UNKNOWN_POS, strlen(UNKNOWN_POS));
 }
 
 static struct gate_sse *
@@ -220,7 +221,7 @@ gate_sse_headers(struct gate_request *request)
     const struct http_head *head = request->conn->head;
 
     if (http_head_text(head, "last-event-id", SESSION_POS_MAX - 1, &sse->pos) != RC_OK)
-        sse->pos = memory_text("", 0);
+        sse->pos = memory_text(UNKNOWN_POS, strlen(UNKNOWN_POS));
     else if (sse->pos == NULL)
         sse->pos = read_pos(request);
     if (http_head_argument(head, "topics=", SESSION_TOPICS_BYTES_MAX, &sse->topics) != RC_OK)

@@ -231,6 +231,9 @@ my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wa
 is($narrow->{status}, 204, 'topics exclude other notifications from a poll');
 is(poll('p1', pos => $empty->{pos}, topics => 'p.t', wait => 5)->{status}, 200, 'the selected topics are returned');
 is(poll('p1', topics => $_)->{status}, 400, "topics=$_ is rejected") for '', 'a,,b', 'a*b', 'x' x 256;
+is(http(GET => "/v1/$_->[0]=" . 'a,' x $_->[1] . 'a', bearer('p1'))->{status}, 400, "a longer list is rejected: $_->[0]")
+  for [ 'poll?topics' => 4500 ], [ 'sse?topics' => 4500 ], [ 'sse?rows' => 2500 ];
+is(join(' ', map { "$_->{t} $_->{why}" } @{ poll('p1', pos => 'a' x 2000)->{messages} }), 'gap epoch', 'a cursor that is too long is unknown');
 is(poll('p1', wait => $_)->{status}, 400, "wait=$_ is rejected") for 'x', '-1', '';
 is(poll('p1', max => $_)->{status}, 400, "max=$_ is rejected") for '0', '-1';
 
@@ -313,6 +316,16 @@ is($foreign->{status}, 403, 'another origin with a token is rejected');
 is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin receives no CORS headers');
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
     'http://127.0.0.1:1', 'a page of the same host can read the response');
+
+my $open = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.origins' => '*' });
+for my $origin ('http://evil.example', 'http://' . 'x' x 600)
+{
+    my $any = http(OPTIONS => '/v1/ack', Origin => $origin, ':relay' => $open);
+    my $is_short = length $origin < 512;
+    is_deeply([ $any->{status}, $any->{headers}{'access-control-allow-origin'} ], [ $is_short ? (204, $origin) : (403, undef) ],
+        'any origin is accepted with *, unless it is too long');
+}
+$open->stop;
 
 # Streams end when their token expires; streams and polls end during a drain.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
