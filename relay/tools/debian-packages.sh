@@ -41,7 +41,7 @@ main() {
     command -v dh >/dev/null || die "debhelper is not installed; run relay/tools/install-packages.sh deb"
     mkdir -p "$1"
     target=$(cd "$1" && pwd) source=$target/source
-    version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$(top_dir)/sql/clairon.control")
+    version=$(source_version)
     rm -rf "$source" "$target"/*.deb
     mkdir -p "$source"
     tar -C "$(top_dir)" -c --exclude='*.o' --exclude='*.so' --exclude='decoder/clairon--*' \

@@ -5,6 +5,11 @@ top_dir() {
     cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd
 }
 
+# The version of the sources.
+source_version() {
+    sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' "$(top_dir)/decoder/protocol/version.h"
+}
+
 print_line() {
     printf '%s\n' "$*"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # debian-root.sh: creates a Debian root of another release in a directory and runs commands there.
 #
-#   debian-root.sh make DIR [PACKAGE..]          creates a minimal Debian 13 with packages, if missing
+#   debian-root.sh make DIR [PACKAGE..]          creates a minimal Debian 13 with packages, if missing (DEBIAN_SUITE=bookworm: Debian 12)
 #   debian-root.sh extend FROM DIR PACKAGE..     copies FROM to DIR and adds packages, unless DIR is up to date
 #   debian-root.sh copy FROM DIR                 replaces DIR by a copy of FROM
 #   debian-root.sh run DIR COMMAND..             runs COMMAND as root in it
@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
 
-suite=trixie
+suite=${DEBIAN_SUITE:-trixie}
 from=
 as=
 
