@@ -4,6 +4,7 @@
 #   make demo            run everything, with a web page   make demo-traffic write changes to the demo
 #   make install         DESTDIR, prefix; plugin: as pg_config prints; make uninstall
 #   make deb             Debian packages for this Debian release
+#   make release         all files of a release, in dist/
 #   make fuzz            run each fuzz target for some seconds
 #   make soak            soak test, ten minutes (SECONDS=..)
 #   make mutants         mutation tests: one-line faults that a test must detect
@@ -73,7 +74,7 @@ documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wil
 
 # ---- flags
 packages := libpq hiredis libwebsockets jansson openssl libcurl
-ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
+ifeq ($(filter clean fmt deps help release,$(MAKECMDGOALS)),)
 # TLS to the store needs hiredis 1.0.
 ifneq ($(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo found),)
 packages += hiredis_ssl
@@ -113,7 +114,7 @@ endif
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-model check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-fast mutants private-root sanitized-root
+    asan demo demo-traffic bench bench-tools install uninstall deb release clean fmt lint lint-fast mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -343,6 +344,11 @@ $(BUILD)/clairon.1: $(BUILD)/clairon relay/tools/man-page.sh
 deb:
 	@relay/tools/install-packages.sh build deb
 	@relay/tools/debian-packages.sh $(BUILD)/deb
+
+# The files of a release, from the last commit: relay/tools/release.sh. REPOSITORY is its URL.
+release:
+	@relay/tools/install-packages.sh release
+	@relay/tools/release.sh dist
 
 clean:
 	rm -rf $(BUILD)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # install-packages.sh: installs the Debian packages to run, build, test or benchmark clairon.
 #
-#   relay/tools/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
+#   relay/tools/install-packages.sh [run] [build] [deb] [release] [tap] [check] [bench] [fuzz]
 #                     (default: run, build, tap and check)
-#   relay/tools/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
+#   relay/tools/install-packages.sh --list [run] [build] [deb] [release] [tap] [check] [bench] [fuzz]
 #
 # It installs only missing packages, as root or through sudo. If neither is possible, it prints the command to run and
 # fails. If nothing is missing, apt is not called.
@@ -56,6 +56,9 @@ packages_for() {
             ;;
         deb)
             echo dpkg-dev debhelper
+            ;;
+        release)
+            echo dpkg git mmdebstrap python3-minimal
             ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
@@ -160,8 +163,8 @@ main() {
     fi
     [ $# -gt 0 ] || set -- run build tap check
     for purpose in "$@"; do
-        [[ $purpose =~ ^(run|build|deb|tap|check|bench|fuzz)$ ]] ||
-            die "unknown purpose \"$purpose\"; valid: run, build, deb, tap, check, bench, fuzz"
+        [[ $purpose =~ ^(run|build|deb|release|tap|check|bench|fuzz)$ ]] ||
+            die "unknown purpose \"$purpose\"; valid: run, build, deb, release, tap, check, bench, fuzz"
         # shellcheck disable=SC2207 # package names have no spaces; a minimal root has no /dev/fd for mapfile
         names+=($(packages_for "$purpose"))
     done
