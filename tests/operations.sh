@@ -250,7 +250,6 @@ check_removal() {
     ok "no slot retains WAL" is "$(sql 5433 'SELECT count(*) FROM pg_replication_slots')" 0
 }
 
-is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 is_replica() { in_target bash -c "$(typed "### A store fails" 1 | head -2)" | grep -q status:up; }
 
 stop_all() {

@@ -18,20 +18,72 @@ apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg
 unit_setting() { sed -n "s/^$1=//p" "$target$unit"; }
 script_of() { echo "$target/var/lib/dpkg/info/clairon-relay.$1"; }
 mode_of() { in_target stat -c '%a %U %G' "$1"; }
-is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 
 files() { (cd "$target" && find . -xdev \( -path ./proc -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
     -o -path ./tmp -o -path ./run -o -path ./root \) -prune -o -print | sort); }
 
-# Builds a package like $1 with another version, after the script $3 has changed its files.
-repack() {
-    local deb=$1 version=$2 change=$3 folder=$target/root/repack
-    rm -rf "$folder"
-    dpkg-deb -R "$deb" "$folder"
-    sed -i "s/^Version: .*/Version: $version/" "$folder/DEBIAN/control"
-    (cd "$folder" && eval "$change")
-    dpkg-deb -b "$folder" "$target/root/$(basename "$deb" .deb)_$version.deb" >/dev/null
+# ---- a made-up next version
+
+version=$(source_version)
+next=${version%.*}.$((${version##*.} + 1))
+
+# Compiles the sources of the next version: those of this one, and an upgrade script.
+compile_next() {
+    local folder=$root$checkout/build/next
+    inside rm -rf build/next
+    inside cp -a "$source" build/next
+    sed -i "s/$version/$next/" "$folder/decoder/protocol/version.h"
+    mkdir -p "$folder/sql/upgrade"
+    cat >"$folder/sql/upgrade/clairon--$version--$next.sql" <<'END'
+ALTER TABLE clairon.rule ADD COLUMN remark text;
+CREATE FUNCTION clairon.remark(rule text) RETURNS text LANGUAGE sql AS 'SELECT remark FROM clairon.rule WHERE name = $1';
+END
+    inside make -s -C build/next prefix=/usr DESTDIR="$checkout/build/next/out" install
 }
+
+# next_package NAME FILE..: the package like that of this version, with other files of the next version.
+next_package() {
+    local name=$1 folder=$target/root/repack out=$root$checkout/build/next/out
+    shift
+    rm -rf "$folder"
+    dpkg-deb -R "$target/root/$name.deb" "$folder"
+    sed -i "s/^Version: .*/Version: $next-1/" "$folder/DEBIAN/control"
+    rm -f "$folder"/usr/share/postgresql/17/extension/*
+    (cd "$out" && cp -r --parents "$@" "$folder")
+    mkdir -p "$target/srv/next"
+    dpkg-deb -b "$folder" "$target/srv/next/${name}_$next-1.deb" >/dev/null
+}
+
+# A repository with both packages, which apt upgrades from.
+make_repository() {
+    compile_next &&
+        next_package clairon-relay usr/bin/clairon &&
+        next_package postgresql-17-clairon usr/lib/postgresql/17/lib/clairon.so usr/share/postgresql/17/extension || return
+    (cd "$target/srv/next" && dpkg-scanpackages -m . 2>/dev/null >Packages) &&
+        echo 'deb [trusted=yes] file:/srv/next ./' >"$target/etc/apt/sources.list.d/next.list"
+}
+
+apt_upgrade() {
+    local only=(-o Dir::Etc::SourceList=/etc/apt/sources.list.d/next.list -o Dir::Etc::SourceParts=/dev/null)
+    in_target apt-get -qq "${only[@]}" update &&
+        in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "${only[@]}" upgrade -y
+}
+
+# request NAME PATH OPTION..: a request to the relay, as u1.
+request() {
+    local name=$1 path=$2 token
+    shift 2
+    token=$(in_target clairon token --sub u1 -c /etc/clairon/relay.conf)
+    curl -sf --unix-socket "$target/run/clairon/$name" -H "Authorization: Bearer $token" "$@" "http://relay$path"
+}
+
+# The ids of the rows that a new client of the relay receives.
+rows_of() { request "$1" '/v1/poll?wait=1' | grep -o '"after":{"id":[0-9]*' | grep -o '[0-9]*$' | sort -n | paste -sd ' '; }
+
+delivers() { is "$(rows_of "$1")" "$2"; }
+
+# What an upgrade must keep.
+state() { sql "SELECT * FROM clairon.member; SELECT name, audience, ack_required FROM clairon.rules; SELECT slot_name FROM pg_replication_slots"; }
 
 # Sets up a server, a database, the relay's role and its configuration, as an operator would.
 set_up() {
@@ -44,28 +96,29 @@ set_up() {
     in_target valkey-server --port 0 --unixsocket /tmp/store --unixsocketperm 777 --save '' \
         --daemonize yes --pidfile /tmp/store.pid >/dev/null
     sql "CREATE EXTENSION clairon; CREATE ROLE clairon LOGIN REPLICATION IN ROLE clairon_relay;
-        CREATE TABLE t (id int PRIMARY KEY); SELECT clairon.watch('t', 'ALL')" >/dev/null &&
+        CREATE TABLE t (id int PRIMARY KEY, team text);
+        SELECT clairon.watch('t', 'TEAM', 'team', ack_required => true)" >/dev/null &&
+        sql "INSERT INTO clairon.member VALUES ('TEAM', 'red', 'u1')" &&
         sed -i -e 's,^conninfo = .*,conninfo = host=/tmp port=5999 dbname=app user=clairon,' \
-            -e 's,^#url = .*,url = unix:///tmp/store,' \
-            -e 's,^#listen = .*,listen = unix:/run/clairon/gate,' "$target/etc/clairon/relay.conf"
+            -e 's,^#url = .*,url = unix:///tmp/store,' "$target/etc/clairon/relay.conf"
 }
 
-# Runs with the unit's user, runtime directory and command.
+# start_relay NAME: runs with the unit's user, runtime directory and command, on a separate socket.
 start_relay() {
     local user
     user=$(unit_setting User)
     in_target install -d -o "$user" -g "$user" "/run/$(unit_setting RuntimeDirectory)"
     # shellcheck disable=SC2046
     tests/tools/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_setting Group)" --clear-groups --no-new-privs \
-        --bounding-set=-all --inh-caps=-all $(unit_setting ExecStart) >"$target/tmp/relay.log" 2>&1 &
-    echo $! >"$target/tmp/relay.pid"
-    wait_for in_store "$1" || { cat "$target/tmp/relay.log"; return 1; }
+        --bounding-set=-all --inh-caps=-all $(unit_setting ExecStart) "--gate.listen=unix:/run/clairon/$1" >"$target/tmp/$1.log" 2>&1 &
+    echo $! >"$target/tmp/$1.relay"
+    wait_for grep -q 'msg="listening"' "$target/tmp/$1.log" || { cat "$target/tmp/$1.log"; return 1; }
 }
 
 stop_relay() {
-    kill -TERM "$(<"$target/tmp/relay.pid")" &&
-        wait_for grep 'msg="drained"' "$target/tmp/relay.log" &&
-        wait_for test ! -e "/proc/$(<"$target/tmp/relay.pid")" && rm "$target/tmp/relay.pid"
+    kill -TERM "$(<"$target/tmp/$1.relay")" &&
+        wait_for grep 'msg="drained"' "$target/tmp/$1.log" &&
+        wait_for test ! -e "/proc/$(<"$target/tmp/$1.relay")" && rm "$target/tmp/$1.relay"
 }
 
 # in_store N: succeeds if the slot is active and the stream has N entries.
@@ -75,7 +128,10 @@ in_store() {
 }
 
 stop_all() {
-    [ ! -e "$target/tmp/relay.pid" ] || stop_relay
+    local file
+    for file in "$target"/tmp/*.relay; do
+        [ ! -e "$file" ] || stop_relay "$(basename "$file" .relay)"
+    done
     [ ! -e "$target/tmp/store.pid" ] || in_target valkey-cli -s /tmp/store SHUTDOWN NOSAVE >/dev/null 2>&1
     [ ! -e "$target/tmp/data/postmaster.pid" ] ||
         as_postgres /usr/lib/postgresql/17/bin/pg_ctl -D /tmp/data -m immediate stop >/dev/null
@@ -140,33 +196,56 @@ check_install() {
     ok "the secret is readable only by root and the relay" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
     ok "the secret is long enough" test "$(wc -c <"$target/etc/clairon/secret")" -gt 32
     ok "server, store and configuration are set up" set_up
-    ok "the relay starts with the unit's command" start_relay 0
-    ok "a row is written" sql "INSERT INTO t VALUES (1)"
+    ok "the relay starts with the unit's command" start_relay old
+    ok "it reads its slot" wait_for in_store 0
+    ok "a row is written" sql "INSERT INTO t VALUES (1, 'red')"
     ok "the row is stored" wait_for in_store 1
-    ok "the relay drains" stop_relay
 }
 
 check_upgrade() {
-    local before
-    before=$(sha256sum "$target"/etc/clairon/*)
-    repack "$target/root/clairon-relay.deb" 0.1.1-1 true
-    # A later version: an upgrade script, and the control file with its version.
-    repack "$target/root/postgresql-17-clairon.deb" 0.1.1-1 "cd usr/share/postgresql/17/extension
-        echo \"COMMENT ON EXTENSION clairon IS 'of tomorrow'\" >clairon--0.1.0--0.1.1.sql
-        sed -i \"s/'0.1.0'/'0.1.1'/\" clairon.control"
-    ok "newer packages install" apt_install /root/postgresql-17-clairon_0.1.1-1.deb /root/clairon-relay_0.1.1-1.deb
-    ok "configuration and secret are unchanged" is "$(sha256sum "$target"/etc/clairon/*)" "$before"
+    local before files
+    before=$(state)
+    files=$(sha256sum "$target"/etc/clairon/*)
+    ok "the next version is built" make_repository
+    ok "apt upgrades both packages while a relay runs" apt_upgrade
+    ok "the newer program is installed" is "$(in_target clairon --version)" "clairon $next"
+    ok "configuration and secret are unchanged" is "$(sha256sum "$target"/etc/clairon/*)" "$files"
     ok "the owner and mode are unchanged" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
-    ok "the relay starts again" start_relay 1
-    ok "the extension is updated" sql "ALTER EXTENSION clairon UPDATE"
-    ok "the extension has the newer version" is "$(sql "SELECT extversion FROM pg_extension WHERE extname = 'clairon'")" 0.1.1
-    ok "its rules still apply" sql "INSERT INTO t VALUES (2)"
-    ok "later rows are stored" wait_for in_store 2
+
+    ok "the older relay still stores rows" sql "INSERT INTO t VALUES (2, 'red')"
+    ok "exactly once" wait_for in_store 2
+    ok "a relay of the newer version starts beside it" start_relay new
+    ok "it delivers what the older one stored" wait_for delivers new "1 2"
+    ok "the older relay delivers the same" delivers old "1 2"
+    ok "a user acknowledges at the newer relay" acknowledge new 1
+    ok "the older relay no longer delivers that row" wait_for delivers old "2"
+
+    ok "the older relay drains" stop_relay old
+    ok "the newer relay reads the slot, with the newer plugin and the older SQL" sql "INSERT INTO t VALUES (3, 'red')"
+    ok "the row is stored once" wait_for in_store 3
+    ok "the extension is updated while the relay runs" sql "ALTER EXTENSION clairon UPDATE"
+    ok "the extension has the newer version" is "$(sql "SELECT extversion, clairon.version() FROM pg_extension WHERE extname = 'clairon'")" "$next|$next"
+    ok "rules, members and the slot are the same" is "$(state)" "$before"
+    ok "the doctor finds the same version everywhere" is "$(sql "SELECT ok FROM clairon.doctor() WHERE check_name = 'extension'")" t
+    ok "rules still apply" sql "INSERT INTO t VALUES (4, 'red')"
+    ok "the row is stored once, too" wait_for in_store 4
+    ok "members still receive rows" wait_for delivers new "2 3 4"
+    ok "the newer relay creates no other slot" is "$(grep -c 'msg="slot created"' "$target/tmp/new.log")" 0
+    ok "the relay is restarted" stop_relay new
+    ok "another relay of the newer version continues" start_relay last
+    ok "the acknowledged row does not come back" wait_for delivers last "2 3 4"
+}
+
+# acknowledge NAME ROW
+acknowledge() {
+    local id
+    id=$(request "$1" '/v1/poll?wait=1' | grep -F "\"after\":{\"id\":$2," | grep -o '"metadata":{"id":"[^"]*' | cut -d'"' -f6)
+    request "$1" /v1/ack -X POST -H 'Content-Type: application/json' -d "{\"ids\":[\"$id\"]}"
 }
 
 check_removal() {
     stop_all
-    in_target rm -rf /run/clairon
+    in_target rm -rf /run/clairon /srv/next
     ok "the packages are removed" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq remove -y clairon-relay postgresql-17-clairon
     ok "the configuration is kept" test -e "$target/etc/clairon/relay.conf"
     ok "the packages are purged" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y clairon-relay postgresql-17-clairon

@@ -10,6 +10,7 @@ root=$roots/replica      # the same and the build dependencies
 checkout=/var/tmp/clairon   # the checkout in $root
 source=build/deb/source     # in the checkout: where the packages are built
 test_count=0
+is_broken=false             # a test has failed
 
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
 # which include LLVM.
@@ -67,9 +68,13 @@ ok() {
         print_line "ok $test_count - $what"
     else
         print_line "not ok $test_count - $what"
+        is_broken=true
         tail -60 <<<"#   ${output//$'\n'/$'\n#   '}"
     fi
 }
+
+# is GOT EXPECTED
+is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 
 # wait_for COMMAND..: waits up to five minutes until COMMAND succeeds.
 wait_for() {
