@@ -1,7 +1,7 @@
 """test_tour.py: every command of the README's five-minute tour works as printed.
 
 To leave this machine unchanged, the test replaces the ports, PostgreSQL's directory, and the target of `sudo make
-install`, so PostgreSQL loads the plugin from build/root.
+install`, so PostgreSQL loads the plugin from build/root. tests/release.sh runs the tour with the packages.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from browser import Browser
 from stack import ROOT, WAIT_SECONDS, wait_for
 
 BIN = ROOT / "build" / "root" / "bin"
-KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # the tour's code blocks, in order
+KINDS = ["sh", "sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # the tour's code blocks, in order
 
 
 def blocks():
@@ -139,7 +139,7 @@ class Tour(unittest.TestCase):
         return subprocess.run([*git, "status", "--porcelain"], env=self.env, check=True, capture_output=True, text=True).stdout
 
     def test_each_step_of_the_tour_works(self):
-        build, settings, rules, store, conf, relay, doctor, page, rows = blocks()
+        _, build, settings, rules, store, conf, relay, doctor, page, rows = blocks()
         self.untracked()
 
         self.run_block(build)
