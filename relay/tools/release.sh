@@ -144,9 +144,13 @@ main() {
     "${as_root[@]}" true || die "needs root or sudo, for Debian roots"
     command -v mmdebstrap >/dev/null || die "mmdebstrap is missing; run relay/tools/install-packages.sh check"
     version=$(source_version) name=clairon-$version
+    # The checkout may belong to another user than root.
+    export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
     commit=$(git rev-parse --verify 'HEAD^{commit}') || die "a release is made from a git repository"
     tag=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null) || tag=
     [ -z "$tag" ] || [ "$tag" = "v$version" ] || die "the commit has the tag $tag, but the version is $version"
+    [ -z "$tag" ] || git show "$commit:CHANGELOG.md" | grep -qxF "## [$version] - $(TZ=UTC git log -1 --date=format-local:%F --format=%cd "$commit")" ||
+        die "CHANGELOG.md has another date than the tagged commit"
     [ -n "$tag" ] || print_line "the commit has no tag v$version: a trial"
     [ -z "$(git status --porcelain)" ] || print_line "uncommitted changes are not part of the release"
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
