@@ -113,7 +113,7 @@ endif
 
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-model check-unit check-regress check-isolation check-tap \
-    check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
+    check-client check-e2e check-root check-replica check-packages check-operations check-images check-release check-sanitized check-asan check-long check-long-build soak \
     asan demo demo-traffic bench bench-tools install uninstall deb release clean fmt lint lint-fast mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
@@ -230,13 +230,13 @@ check:
 # The long form of all tests, and a relay under ASan and UBSan.
 check-long:
 	@relay/tools/install-packages.sh
-	@CLAIRON_LONG=1 tests/run.sh --make check-long-build $(layers) asan
+	@CLAIRON_LONG=1 tests/run.sh --make check-long-build $(layers) release asan
 
 check-long-build:
 	@$(MAKE) --no-print-directory -k check-parts $(BUILD)/asan/clairon
 
-# Tests that need root, most of them in Debian 13 roots. check-images is not part of check.
-check-root check-packages check-operations check-images: check-%:
+# Tests that need root, most of them in Debian roots. check-images and check-release are not part of check.
+check-root check-packages check-operations check-images check-release: check-%:
 	@tests/run.sh $*
 
 # Tests on a standby. They use Debian 13's PostgreSQL if this machine's version cannot decode on a standby.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # as_root.sh: runs the test scripts that need root, in parallel, for tests/run.sh.
 #
-#   tests/as_root.sh FOLDER [root] [replica] [packages] [operations] [images]
+#   tests/as_root.sh FOLDER [root] [replica] [packages] [operations] [images] [release]
 #
 # FOLDER/NAME.log is the output of tests/NAME.sh, complete when FOLDER/NAME.ended exists. All scripts stop when
 # FOLDER/stop exists or the caller has exited. Without root or passwordless sudo, the tests are skipped.
@@ -51,7 +51,7 @@ prepare() {
 # Builds shared roots once; other tests run at the same time.
 run_all() {
     start root
-    if is_requested replica || is_requested packages || is_requested operations || is_requested images; then
+    if is_requested replica || is_requested packages || is_requested operations || is_requested images || is_requested release; then
         mkdir -p "$roots"
         exec 9>"$roots/lock"
         flock -n 9 || { print_line "another run uses $roots, waiting"; flock 9; }
@@ -65,6 +65,7 @@ run_in_roots() {
         prepare build_root replica packages operations || return 0
     fi
     start images
+    start release
     start replica
     start packages
     start operations

@@ -2,7 +2,7 @@
 # check.sh: runs layers of tests in parallel and counts the results.
 #
 #   tests/check.sh [unit] [model] [regress] [isolation] [sanitized] [tap] [client] [e2e]
-#                  [root] [replica] [packages] [operations] [images] [asan]
+#                  [root] [replica] [packages] [operations] [images] [release] [asan]
 #
 #   TESTS='FILE..'    runs only these files of the layers unit, tap, client and e2e:
 #                     make check-tap TESTS=tests/tap/gate/workers_share_a_port.pl
@@ -159,6 +159,7 @@ layer_root() { recorded root; }
 layer_packages() { recorded packages; }
 layer_operations() { recorded operations; }
 layer_images() { recorded images; }
+layer_release() { recorded release; }
 
 # Prints the output of the script with this name, which tests/as_root.sh runs.
 recorded() {

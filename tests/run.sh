@@ -23,7 +23,7 @@ for layer in "$@"; do
         continue
     fi
     case $layer in
-        root | replica | packages | operations | images) rooted+=("$layer") ;;
+        root | replica | packages | operations | images | release) rooted+=("$layer") ;;
     esac
     layers+=("$layer")
 done
