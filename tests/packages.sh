@@ -214,7 +214,7 @@ check_upgrade() {
 
     ok "the older relay still stores rows" sql "INSERT INTO t VALUES (2, 'red')"
     ok "exactly once" wait_for in_store 2
-    ok "a relay of the newer version starts beside it" start_relay new
+    ok "a relay of the newer version starts next to it" start_relay new
     ok "it delivers what the older one stored" wait_for delivers new "1 2"
     ok "the older relay delivers the same" delivers old "1 2"
     ok "a user acknowledges at the newer relay" acknowledge new 1

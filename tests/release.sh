@@ -32,7 +32,7 @@ repeat_release() (
     CLAIRON_ROOTS=$roots TZ=Asia/Tokyo DEB_BUILD_OPTIONS='parallel=1' relay/tools/release.sh dist
 )
 
-npm_takes_the_same_files() {
+npm_packs_the_same_files() {
     local expected
     expected=$(cd client && npm pack --dry-run --ignore-scripts --json 2>/dev/null | sed -n 's/^ *"path": "\(.*\)",$/\1/p' | LC_ALL=C sort)
     is "$(tar -tf "$dist"/clairon-npm-*.tgz | sed -n 's,^package/\(.*[^/]\)$,\1,p' | LC_ALL=C sort)" "$expected"
@@ -65,7 +65,7 @@ check_files() {
     ok "the SBOM has every file" sbom_has_every_file
     ok "the extension can be installed from the archive of PGXN" pgxn_archive_installs
     if command -v npm >/dev/null; then
-        ok "the archive of npm has the files that npm takes" npm_takes_the_same_files
+        ok "the archive of npm has the files that npm packs" npm_packs_the_same_files
     fi
 }
 
@@ -79,8 +79,8 @@ block() {
         sed "s/~deb13/~deb${debian[$suite]}/g; s/postgresql-17/postgresql-${postgresql[$suite]}/g"
 }
 
-# Runs commands in the booted root, in the folder with the files of the release. A bare root has no sudo: as README says,
-# commands are run as root.
+# Runs commands in the booted root, in the folder with the files of the release. A bare root has no sudo, so
+# commands run as root, as README describes.
 typed() {
     local text=$1
     text=${text//sudo -u postgres/runuser -u postgres --}

@@ -10,6 +10,7 @@ root=$roots/replica      # the same and the build dependencies
 checkout=/var/tmp/clairon   # the checkout in $root
 source=build/deb/source     # in the checkout: where the packages are built
 test_count=0
+# shellcheck disable=SC2034 # for tests/release.sh
 is_broken=false             # a test has failed
 
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
@@ -68,6 +69,7 @@ ok() {
         print_line "ok $test_count - $what"
     else
         print_line "not ok $test_count - $what"
+        # shellcheck disable=SC2034
         is_broken=true
         tail -60 <<<"#   ${output//$'\n'/$'\n#   '}"
     fi

@@ -48,7 +48,7 @@ archive() {
         --mode=u=rwX,go=rX --transform="s,^\.,$2," -c . | gzip -n9
 }
 
-# The files that `npm pack` takes.
+# The files of `npm pack`.
 make_npm() {
     local folder=$work/npm
     rm -rf "$folder"
