@@ -58,7 +58,7 @@ packages_for() {
             echo dpkg-dev debhelper
             ;;
         release)
-            echo dpkg git mmdebstrap python3-minimal
+            echo dpkg git mmdebstrap python3
             ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
