@@ -29,7 +29,7 @@ repeat_release() (
     git -c safe.directory='*' clone -q "file://$PWD" "$scratch/again" || return
     cd "$scratch/again"
     umask 077
-    CLAIRON_ROOTS=$roots TZ=Asia/Tokyo DEB_BUILD_OPTIONS='parallel=1' relay/tools/release.sh dist
+    CLAIRON_ROOTS=$roots TZ=Asia/Tokyo DEB_BUILD_OPTIONS='parallel=3' relay/tools/release.sh dist
 )
 
 npm_packs_the_same_files() {
