@@ -1,6 +1,7 @@
 #!/bin/sh
 # store-entry.sh: starts the store server of this image, with an append-only file and passwords. "health" checks it.
 #
+# MAXMEMORY: memory of its data; a store that is full rejects writes.
 # CLUSTER_ADDRESS: makes the server a cluster node with this address. "join HOST:PORT .." joins these nodes to a
 # cluster, half of them as replicas.
 set -eu
@@ -43,6 +44,7 @@ requirepass $password
 dir /data
 appendonly yes
 appendfsync everysec
+maxmemory ${MAXMEMORY:-1gb}
 maxmemory-policy noeviction
 user relay on >$(cat /run/secrets/store_relay_password) ~clairon:* -@all $commands
 ${cluster:-}
