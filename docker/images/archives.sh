@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# archives.sh: writes the images of the relay and of PostgreSQL as OCI archives, which docker and podman load.
+#
+#   docker/images/archives.sh DIR      ->  DIR/clairon-relay-VERSION.oci.tar.gz, DIR/clairon-postgres-17-VERSION.oci.tar.gz
+#
+# VERSION is required. SOURCE_DATE_EPOCH is the date of all files: two builds from the same base image and the same packages
+# of Debian are equal. BASE_IMAGE and REPOSITORY are as in the Dockerfile. Needs podman: without it, nothing is written.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+dir=${1:?usage: archives.sh DIR}
+base=${BASE_IMAGE:-debian:13}
+date=${SOURCE_DATE_EPOCH:-$(date +%s)}
+
+# archive NAME TARGET: one image.
+archive() {
+    local name=$1 target=$2 archive=$dir/clairon-$1-$VERSION.oci.tar
+    podman build --quiet --no-cache --format oci --timestamp "$date" --build-arg SOURCE_DATE_EPOCH="$date" --build-arg BASE_IMAGE="$base" \
+        --label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.source="${REPOSITORY:-}" \
+        --file docker/images/Dockerfile --target "$target" --tag "clairon/$name:$VERSION" . >/dev/null
+    podman save --quiet --format oci-archive --output "$archive" "clairon/$name:$VERSION"
+    gzip -n -f "$archive"
+}
+
+: "${VERSION:?is required}"
+if ! podman info >/dev/null 2>&1 || ! { podman image exists "$base" || podman pull -q "$base" >/dev/null 2>&1; }; then
+    echo "no container images: they need podman and the image $base"
+    exit 0
+fi
+mkdir -p "$dir"
+archive relay relay
+archive postgres-17 postgres
