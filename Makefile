@@ -9,7 +9,7 @@
 #   make soak            soak test, ten minutes (SECONDS=..)
 #   make mutants         mutation tests: one-line faults that a test must detect
 #   make check-conformance   scenarios of the protocol against a running relay (RELAY=URL)
-#   make check-images    test the container images, without a container engine
+#   make check-images    test the images, the compose file and the chart in a container engine
 #   make check-long      all tests in their long form, and the relay under ASan (hours)
 #   make check TIMES=1   also print the durations of layers and of the twenty slowest files
 #   make fmt lint lint-fast bench asan clean deps help check-unit check-regress check-isolation check-tap ..

@@ -8,11 +8,7 @@
 BASE stands for debian:13, POSTGRES for the official postgres image, STORE for the store's.
 """
 
-import base64
 import fcntl
-import hashlib
-import hmac
-import http.client
 import json
 import pickle
 import shlex
@@ -28,34 +24,10 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from build import Stage, build, instructions, make_context  # noqa: E402
 from containers import Service  # noqa: E402
+from helpers import DEADLINE, get, ok, token, wait_until  # noqa: E402
 
-DEADLINE = 300
 ADDRESSES = {"primary": "127.0.11.1", "standby": "127.0.11.2", "store": "127.0.0.1", "relay": "127.0.0.1"}
 NODES = [f"node-{i}" for i in range(1, 7)]
-number = 0
-
-
-def ok(passed, what, detail=""):
-    """Prints one line of TAP."""
-    global number
-    number += 1
-    print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
-    if not passed and detail:
-        print("".join(f"#   {line}\n" for line in str(detail).splitlines()), end="", flush=True)
-    return passed
-
-
-def wait_until(what, condition):
-    """Polls until the result is true and returns it."""
-    end = time.monotonic() + DEADLINE
-    while True:
-        result = condition()
-        if result:
-            return result
-        if time.monotonic() > end:
-            raise RuntimeError(f"not within {DEADLINE} s: {what}")
-        time.sleep(0.1)
-
 
 # ---- building
 
@@ -125,23 +97,6 @@ def raise_loopback(compose):
         for number_of_it, name in enumerate(NODES):
             address = socket.inet_aton(compose["services"][name]["networks"]["cluster"]["ipv4_address"])
             fcntl.ioctl(probe, 0x8916, struct.pack("16sH2x4s8x", f"lo:{number_of_it}".encode(), socket.AF_INET, address))
-
-
-def token(key, user):
-    """An HS256 token, valid for an hour."""
-    def part(data):
-        return base64.urlsafe_b64encode(data).rstrip(b"=")
-
-    text = b".".join([part(b'{"alg":"HS256","typ":"JWT"}'),
-                      part(json.dumps({"sub": user, "exp": int(time.time()) + 3600}).encode())])
-    return (text + b"." + part(hmac.new(key, text, hashlib.sha256).digest())).decode()
-
-
-def get(port, path, **headers):
-    """The response; its body is not read yet."""
-    connection = http.client.HTTPConnection("localhost", port, timeout=DEADLINE)
-    connection.request("GET", path, headers=headers)
-    return connection.getresponse()
 
 
 def services(scratch, compose, stages):
