@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# images.sh: tests the container images and the compose file.
+# images.sh: tests the container images, the compose file and the chart.
 #
 # tests/images/engine.sh runs podman and the clients of Docker in a Debian root. No registry is used: debian:13 is made
 # from this machine's mirror, and a store from Debian has the names of the stores' images.
@@ -32,6 +32,13 @@ config() {
     tests/tools/debian-root.sh run "$roots/compose" env -C /root/docker HOME=/root "$@" docker-compose -f compose.yaml config --format json
 }
 
+# Packages for the test of the chart.
+install_node_modules() {
+    mkdir -p "$engine/srv/chart"
+    cp tests/images/package.json "$engine/srv/chart/"
+    npm install --silent --ignore-scripts --legacy-peer-deps --no-package-lock --prefix "$engine/srv/chart"
+}
+
 # in_engine VERB COMMAND..: reports a test that ended early.
 in_engine() {
     local verb=$1
@@ -45,6 +52,11 @@ with_engine() {
         tar -x --no-same-owner -C "$engine/srv/clairon"
     in_engine build python3 tests/images/compose.py build
     in_engine run python3 tests/images/compose.py run
+    if install_node_modules; then
+        in_engine run python3 tests/images/chart.py
+    else
+        print_line "ok - the chart # SKIP npm install of tests/images/package.json failed"
+    fi
     rm -rf "$engine/var/lib/containers" "$engine/srv/clairon"
 }
 
