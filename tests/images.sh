@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# images.sh: tests the container images, the compose file and the chart.
+# images.sh: tests the container images, the compose file, the chart, and the packages in a container with systemd.
 #
 # tests/images/engine.sh runs podman and the clients of Docker in a Debian root. No registry is used: debian:13 is made
 # from this machine's mirror, and a store from Debian has the names of the stores' images.
@@ -57,6 +57,8 @@ with_engine() {
     else
         print_line "ok - the chart # SKIP npm install of tests/images/package.json failed"
     fi
+    in_engine build tests/images/first_hour.sh build
+    in_engine run tests/images/first_hour.sh run
     rm -rf "$engine/var/lib/containers" "$engine/srv/clairon"
 }
 
