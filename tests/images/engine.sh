@@ -85,10 +85,6 @@ runc = ["/usr/local/bin/runc", "/usr/bin/runc"]
 CONF
 }
 
-run_inside() {
-    unshare --mount --propagation private --pid --fork --kill-child "$@"
-}
-
 case ${1:-} in
     make)
         root=$(realpath -m "$2")
@@ -112,7 +108,7 @@ case ${1:-} in
         else
             configure private
         fi
-        run_inside "${private[@]}" sh -ec "$enter" - "$root" "$@"
+        exec unshare --mount --propagation private --pid --fork --kill-child "${private[@]}" sh -ec "$enter" - "$root" "$@"
         ;;
     *) die "usage: engine.sh make|run|build DIR .." ;;
 esac
