@@ -255,7 +255,7 @@ gate_sse_begin(struct gate_request *request)
     /* SSE has no pong, so only TCP can detect a dead client. */
     conn_set_ack_timeout(request->conn, config->gate.ping_ms + config->gate.pong_timeout_ms);
     attach(request, &wanted);
-    buffer_free(&request->conn->in); /* a stream is the last request */
+    buffer_free(&request->conn->http->in); /* a stream is the last request */
     request->is_last = true;
     conn_resume(request->conn);
     for (size_t i = 0; i < list_count; i++)
