@@ -47,7 +47,7 @@ sql(join '', map {
     "BEGIN; UPDATE clairon.rule SET retry_limit = $_ WHERE relation = 'own.t'::regclass; COMMIT;
      BEGIN; INSERT INTO own.t VALUES ($_, 'u'); COMMIT; BEGIN; INSERT INTO near.t VALUES ('a'); COMMIT;\n"
 } 1 .. $rows);
-sql('REINDEX INDEX clairon.rule_pkey'); # without the index of the changes' time all rows of the table are read
+sql('REINDEX INDEX clairon.rule_pkey'); # the index as of the changes was deleted: all rows of the table are read
 my @transactions = transactions('100ms');
 my %count;
 $count{$_}++ for @transactions;
