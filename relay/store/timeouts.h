@@ -22,6 +22,7 @@
 /* A link (link.c). */
 #define LINK_WATCHDOG_S 0.25 /* other shards wait for a lost node until its next check */
 #define LINK_PING_S 1.0
+#define LINK_PING_FURTHER_S 5.0 /* further connections to the same server */
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0       /* longer than the store's heartbeat interval */
 #define LINK_NODE_TIMEOUT_S 3.0 /* only in a cluster: other shards continue without this node */
@@ -55,7 +56,10 @@
 #define MAINTENANCE_HEARTBEAT_S 2.0
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
-#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound of the interval, because relays may have crashed */
+#define MAINTENANCE_DUE_MAX_S 2.0  /* upper bound of the interval */
+#define MAINTENANCE_DUE_ALL_S 60.0 /* every relay, without a lease */
+#define MAINTENANCE_LEASE_MS 1500
+#define MAINTENANCE_LEASE_S 0.5 /* a third of it */
 
 /*
  * The reader (reader.c). By READER_ORDER_WAIT_S another feed has written the missing notifications.

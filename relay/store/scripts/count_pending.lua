@@ -10,10 +10,11 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local function read_denied()
-    local progress = call('HGET', prefix .. KEY_META, META_PROGRESS)
-    if not progress or call('HGET', progress, 'owner') ~= ARGV[2] then return '', '' end
+    local meta = call('HMGET', prefix .. KEY_META, META_PROGRESS, META_DENIED)
+    if not meta[1] or call('HGET', meta[1], 'owner') ~= ARGV[2] then return '', '' end
     local new, read = prefix .. KEY_DENIED, prefix .. KEY_DENIED_READ
-    local number = call('HGET', prefix .. KEY_META, META_DENIED) or '0'
+    local number = meta[2] or '0'
+    if call('EXISTS', read, new) == 0 then return number, '' end
     if number == ARGV[3] then call('DEL', read) end
     if call('EXISTS', read) == 0 and call('EXISTS', new) == 1 then
         local counts = call('HGETALL', new)
@@ -28,7 +29,7 @@ end
 
 local count = call('XPENDING', stream, 'clairon')[1]
 -- The delivery time of a pending entry is its commit time (claim), so the entry is not read.
-local row = call('XPENDING', stream, 'clairon', '-', '+', 1)[1]
+local row = count > 0 and call('XPENDING', stream, 'clairon', '-', '+', 1)[1]
 local oldest = row and now_ms() - row[3]
 local retried = oldest and oldest_retried(1)[1]
 if retried and retried.commit < oldest then oldest = retried.commit end

@@ -46,6 +46,7 @@ struct link {
     struct stats *stats; /* NULL: scripts are not measured */
     struct servers *servers;
     struct servers_user user;
+    double ping_s; /* an idle connection sends PING at this interval */
     bool may_pause;
     struct url address; /* host "" and path "": unknown */
     struct connect connect;
@@ -613,7 +614,7 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     } else {
         if (link->is_usable)
             servers_confirm(link->servers, &link->user);
-        if (link->pending == 0 && link->state == LINK_UP && link_silent_s(link) >= LINK_PING_S)
+        if (link->pending == 0 && link->state == LINK_UP && link_silent_s(link) >= link->ping_s)
             link_send_setup(link, ignore_reply, 1, "PING", NULL, NULL);
     }
 }
@@ -635,6 +636,8 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
                                      can_move ? LINK_MOVE_CAP_MS : LINK_BACKOFF_CAP_MS, 0};
     link->servers = target->servers;
     link->may_pause = target->may_pause;
+    link->ping_s =
+        topology_is_first_shard(&topology, target->shard) ? LINK_PING_S : LINK_PING_FURTHER_S;
     link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
     topology_shard_prefix(&topology, config->store.prefix, target->shard, prefix);
     key_write(link->none_key, prefix, KEY_NONE);

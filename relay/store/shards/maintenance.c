@@ -15,29 +15,51 @@
 #include "store/store.h"
 #include "store/timeouts.h"
 
-#define MAINTENANCE_DUE_RELAYS 4             /* from this number of relays, each works less often */
 #define HEARTBEATS_PER_INFO 5                /* the server's memory is read less often */
+#define HEARTBEATS_PER_CHECK 10              /* so are further shards of a server checked */
+#define LEASES_PER_TIME 10                   /* so is the server's clock read */
+#define RETRY_SLACK_MS 500                   /* due.lua: users who are due together share a retry */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
- * Periodic work while the link is up. Four times a second: due retries, expirations and dead
- * letters; with many relays, each relay does this work less often. Once a minute: trims the stream
- * to store.retention. Every MAINTENANCE_HEARTBEAT_S: adds to the heartbeat stream, which wakes
- * readers that block without a timeout; checks the shard's epoch, and prepares an emptied shard
- * again; reads the topic prefix of shard 0. At each fifth of them: the memory of the server.
+ * Periodic work while the link is up.
+ *
+ * Due retries, expirations and dead letters: one relay, which has the lease of the server, finds
+ * the first due time of each shard at intervals, and calls due.lua at that time. If it dies, another
+ * relay has the lease within MAINTENANCE_LEASE_MS and an interval. Two relays may call due.lua, for
+ * example after a pause: it is one step. Each relay calls it once a minute, for its metrics.
+ *
+ * Once a minute: trims the stream to store.retention.
+ *
+ * Every MAINTENANCE_HEARTBEAT_S: adds to the heartbeat stream of the server, which wakes readers
+ * that block without a timeout; checks the shard's epoch, and prepares an emptied shard again; reads
+ * the topic prefix of shard 0. At each fifth of them: the memory of the server. Further shards on
+ * the same server are checked at each tenth.
  */
 struct maintenance {
     struct ev_loop *loop;
     struct shard *shard;
     struct stats *stats;
     bool is_due_pending;
+    bool is_peek_pending; /* the first due times are requested */
+    bool is_work_due;     /* the next timer calls due.lua */
+    double first_due_ms;  /* by the store's clock; 0: none */
     int64_t due_sent_us;
+    /* of the first shard of a server */
+    bool has_lease;         /* until another relay is known to have it */
+    int64_t lease_until_us; /* from then on, another relay may have it; monotonic */
+    int64_t lease_sent_us;
+    int64_t clock_us; /* the store's clock, minus the monotonic clock; 0: unknown */
+    unsigned leases;
+    ev_timer lease;
+    char lease_key[STORE_KEY_MAX];
+    char due_key[STORE_KEY_MAX];
+    char escalations_key[STORE_KEY_MAX];
     struct redisReply *due_wanted;
     bool is_trim_pending;
     struct redisReply *trim_wanted;
     int64_t full_until_us; /* the store was full: until then it receives large data only to trim */
     bool is_count_pending; /* count_pending.lua is in flight */
-    long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
     unsigned heartbeats;          /* sent */
@@ -197,6 +219,14 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
     maintenance->exhausted = maintenance->expired = maintenance->trimmed = 0;
 }
 
+/* 0 would stop the timer. */
+static void
+restart_due(struct maintenance *maintenance, double after_s)
+{
+    maintenance->due.repeat = after_s;
+    ev_timer_again(maintenance->loop, &maintenance->due);
+}
+
 static void on_due_entry(void *ctx, const struct redisReply *reply);
 
 static void
@@ -220,7 +250,6 @@ on_due_done(void *ctx, const struct redisReply *reply)
     stats_add(maintenance->stats, STAT_STORE_ERROR_LOG_TRIMMED, (uint64_t)counts[7]);
     stats_add(maintenance->stats, STAT_STORE_THROTTLED, (uint64_t)counts[8]);
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
-    maintenance->relays = counts[6];
     maintenance->exhausted += counts[2];
     maintenance->expired += counts[3];
     maintenance->trimmed += counts[7];
@@ -228,12 +257,12 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->is_due_pending =
         !is_full(maintenance) &&
         read_wanted(maintenance, reply_at(reply, 9), on_due_entry, &maintenance->due_wanted);
-    if (counts[4] == 0 || maintenance->is_due_pending)
+    if (maintenance->is_due_pending)
         return;
-    /* More pairs are due. Other clients of the store have it for as long as this call took. */
+    /* If more pairs are due, other clients of the store have it for as long as this call took. */
     call_us = clock_monotonic_us() - maintenance->due_sent_us;
-    maintenance->due.repeat = (double)(call_us + 1) / 1e6; /* 0 would stop the timer */
-    ev_timer_again(maintenance->loop, &maintenance->due);
+    maintenance->is_work_due = counts[4] != 0;
+    restart_due(maintenance, counts[4] != 0 ? (double)(call_us + 1) / 1e6 : MAINTENANCE_DUE_S);
 }
 
 /* `rows`: the entry that the script wants, or NULL. */
@@ -246,9 +275,10 @@ call_due(struct maintenance *maintenance, const struct redisReply *rows)
                           settings->backoff_base,         settings->backoff_cap,
                           settings->web_push_delay};
 
-    maintenance->due_sent_us = clock_monotonic_us();
     maintenance->is_due_pending = call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 7,
                                               maintenance->due_wanted, rows);
+    if (maintenance->is_due_pending)
+        maintenance->due_sent_us = clock_monotonic_us();
 }
 
 static void
@@ -262,27 +292,179 @@ on_due_entry(void *ctx, const struct redisReply *reply)
         call_due(maintenance, reply);
 }
 
-/*
- * With many relays, each works less often. The jitter spreads the requests of relays that started
- * together.
- */
+/* The first shard of this shard's server, which has the lease for all of them. */
+static const struct maintenance *
+server_of(const struct maintenance *maintenance)
+{
+    const struct store *store = maintenance->shard->store;
+
+    return store->shards[topology_connection_of(&store->topology, maintenance->shard->number)]
+        .maintenance;
+}
+
+static bool
+has_lease(const struct maintenance *maintenance)
+{
+    return server_of(maintenance)->has_lease;
+}
+
+/* The jitter spreads the requests of shards, and of relays that started together. */
+static double
+jitter_of(struct maintenance *maintenance)
+{
+    maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
+    return 0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0;
+}
+
+/* A retry that is due earlier than this interval may be late by as much. */
+static double
+due_interval_s(const struct maintenance *maintenance)
+{
+    const struct config *config = maintenance->shard->store->config;
+    const int64_t backoff_ms = 2 * config->delivery.backoff_base_ms;
+    const int64_t shortest_ms =
+        config->delivery.ack_timeout_ms < backoff_ms ? config->delivery.ack_timeout_ms : backoff_ms;
+    const double interval_s = (double)shortest_ms / 1000.0;
+
+    if (interval_s < MAINTENANCE_DUE_S)
+        return MAINTENANCE_DUE_S;
+    return interval_s < MAINTENANCE_DUE_MAX_S ? interval_s : MAINTENANCE_DUE_MAX_S;
+}
+
+/* Reply: a member and its score, or nothing. */
+static double
+first_score(const struct redisReply *reply, bool *ret_is_user)
+{
+    const struct bytes member = reply_bytes(reply_at(reply, 0));
+    const char *score = reply_text(reply_at(reply, 1));
+
+    *ret_is_user = member.len > 0 && member.at[member.len - 1] != ':';
+    return score != NULL ? strtod(score, NULL) : 0.0;
+}
+
+static void
+on_first_due(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    const int64_t timeout_ms = maintenance->shard->store->config->delivery.ack_timeout_ms;
+    bool is_user;
+
+    if (!shard_check_reply(maintenance->shard, reply, "could not read the due pairs"))
+        return;
+    maintenance->first_due_ms = first_score(reply, &is_user);
+    if (is_user && maintenance->first_due_ms > 0.0)
+        maintenance->first_due_ms +=
+            (double)(timeout_ms / 4 < RETRY_SLACK_MS ? timeout_ms / 4 : RETRY_SLACK_MS);
+}
+
+static void
+on_first_escalation(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    double first_ms, wait_s;
+    bool is_user;
+
+    maintenance->is_peek_pending = false;
+    if (!shard_check_reply(maintenance->shard, reply, "could not read the escalations"))
+        return;
+    first_ms = first_score(reply, &is_user);
+    if (first_ms <= 0.0 ||
+        (maintenance->first_due_ms > 0.0 && maintenance->first_due_ms < first_ms))
+        first_ms = maintenance->first_due_ms;
+    if (first_ms <= 0.0)
+        return;
+    wait_s =
+        first_ms / 1e3 - (double)(clock_monotonic_us() + server_of(maintenance)->clock_us) / 1e6;
+    if (wait_s > ev_timer_remaining(maintenance->loop, &maintenance->due))
+        return;
+    maintenance->is_work_due = true;
+    restart_due(maintenance, wait_s > 0.001 ? wait_s : 0.001);
+}
+
+static void
+request_first_due(struct maintenance *maintenance)
+{
+    const char *due[] = {"ZRANGE", maintenance->due_key, "0", "0", "WITHSCORES"};
+    const char *escalations[] = {"ZRANGE", maintenance->escalations_key, "0", "0", "WITHSCORES"};
+
+    maintenance->first_due_ms = 0.0;
+    maintenance->is_peek_pending =
+        shard_send(maintenance->shard, on_first_due, maintenance, 5, due, NULL) == RC_OK &&
+        shard_send(maintenance->shard, on_first_escalation, maintenance, 5, escalations, NULL) ==
+            RC_OK;
+}
+
 static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
-    double interval_s = MAINTENANCE_DUE_S * (double)maintenance->relays / MAINTENANCE_DUE_RELAYS;
+    const bool is_work_due = maintenance->is_work_due;
+    const int64_t idle_us = clock_monotonic_us() - maintenance->due_sent_us;
+
+    (void)loop;
+    (void)events;
+    maintenance->is_work_due = false;
+    restart_due(maintenance, due_interval_s(maintenance) * jitter_of(maintenance));
+    log_dead_letters(maintenance, false);
+    if (maintenance->is_due_pending || maintenance->is_peek_pending)
+        return;
+    if (maintenance->due_sent_us == 0 || idle_us >= (int64_t)(MAINTENANCE_DUE_ALL_S * 1e6))
+        call_due(maintenance, NULL);
+    else if (has_lease(maintenance) && (is_work_due || server_of(maintenance)->clock_us == 0))
+        call_due(maintenance, NULL);
+    else if (has_lease(maintenance))
+        request_first_due(maintenance);
+}
+
+static void
+on_lease(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    maintenance->has_lease =
+        shard_check_reply(maintenance->shard, reply, "could not renew the lease of retries") &&
+        reply_text(reply) != NULL;
+    if (maintenance->has_lease)
+        maintenance->lease_until_us =
+            maintenance->lease_sent_us + MAINTENANCE_LEASE_MS * INT64_C(1000);
+}
+
+/* Retries are due by the store's clock. */
+static void
+on_clock(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    if (!shard_check_reply(maintenance->shard, reply, "could not read the store's clock") ||
+        !reply_is_array(reply, 2))
+        return;
+    maintenance->clock_us = strtoll(reply_text(reply_at(reply, 0)), NULL, 10) * 1000000 +
+                            strtoll(reply_text(reply_at(reply, 1)), NULL, 10) -
+                            clock_monotonic_us();
+}
+
+/* A relay that has the lease renews it, others take it over when it has expired. */
+static void
+on_lease_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct maintenance *maintenance = timer->data;
+    const int64_t now_us = clock_monotonic_us();
+    const bool is_held = maintenance->has_lease && maintenance->lease_until_us > now_us;
+    char lease_ms[24];
+    const char *set[] = {
+        "SET", maintenance->lease_key, maintenance->shard->store->relay_id, "PX", lease_ms, "NX"};
+    const char *clock[] = {"TIME"};
 
     (void)events;
-    if (interval_s < MAINTENANCE_DUE_S)
-        interval_s = MAINTENANCE_DUE_S;
-    else if (interval_s > MAINTENANCE_DUE_MAX_S)
-        interval_s = MAINTENANCE_DUE_MAX_S;
-    maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
-    timer->repeat = interval_s * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
+    timer->repeat = MAINTENANCE_LEASE_S * jitter_of(maintenance);
     ev_timer_again(loop, timer);
-    log_dead_letters(maintenance, false);
-    if (!maintenance->is_due_pending)
-        call_due(maintenance, NULL);
+    snprintf(lease_ms, sizeof(lease_ms), "%d", MAINTENANCE_LEASE_MS);
+    maintenance->lease_sent_us = now_us;
+    if (shard_send(maintenance->shard, on_lease, maintenance, is_held ? 5 : 6, set, NULL) ==
+            RC_OK &&
+        maintenance->leases++ % LEASES_PER_TIME == 0 &&
+        shard_send(maintenance->shard, on_clock, maintenance, 1, clock, NULL) != RC_OK)
+        log_debug("store", "connection lost while the lease was renewed");
 }
 
 /* Publishes whether any shard rejects writes. */
@@ -490,18 +672,22 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
                              maintenance->denied_number};
     const char *length[] = {"XLEN", shard->stream_key};
     const char *memory[] = {"INFO", "memory"};
+    const bool is_first = topology_is_first_shard(&shard->store->topology, shard->number);
 
     (void)loop;
     (void)events;
     /* A busy store receives no further heartbeat before it has replied to the last. */
-    if (maintenance->is_count_pending)
+    if (maintenance->is_count_pending ||
+        (!is_first &&
+         maintenance->heartbeats % HEARTBEATS_PER_CHECK != shard->number % HEARTBEATS_PER_CHECK &&
+         ++maintenance->heartbeats != 0))
         return;
     /* The link logs that the store is down. */
-    if (shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
+    if (is_first && shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
         return;
     if (shard_send(shard, on_epoch, maintenance, 5, read_epoch, NULL) == RC_OK &&
         shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK &&
-        (maintenance->heartbeats++ % HEARTBEATS_PER_INFO != 0 ||
+        (maintenance->heartbeats++ % HEARTBEATS_PER_INFO != 0 || !is_first ||
          shard_send(shard, on_memory, maintenance, 2, memory, NULL) == RC_OK))
         maintenance->is_count_pending = call_script(maintenance, STORE_SCRIPT_count_pending,
                                                     on_pending, pending, 4, NULL, NULL);
@@ -521,13 +707,20 @@ maintenance_open(struct shard *shard)
     maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
     key_write(maintenance->heartbeat_key, shard->prefix, KEY_HEARTBEAT);
     key_write(maintenance->meta_key, shard->prefix, KEY_META);
+    key_write(maintenance->lease_key, shard->prefix, KEY_RETRY_LEASE);
+    key_write(maintenance->due_key, shard->prefix, KEY_DUE);
+    key_write(maintenance->escalations_key, shard->prefix, KEY_ESCALATIONS);
     ev_timer_init(&maintenance->trim, on_trim, MAINTENANCE_TRIM_S, MAINTENANCE_TRIM_S);
     ev_timer_init(&maintenance->heartbeat, on_heartbeat, MAINTENANCE_HEARTBEAT_S,
                   MAINTENANCE_HEARTBEAT_S);
     ev_timer_init(&maintenance->due, on_due, MAINTENANCE_DUE_S, MAINTENANCE_DUE_S);
-    maintenance->trim.data = maintenance->heartbeat.data = maintenance->due.data = maintenance;
+    ev_timer_init(&maintenance->lease, on_lease_timer, 0.001, MAINTENANCE_LEASE_S);
+    maintenance->trim.data = maintenance->heartbeat.data = maintenance->due.data =
+        maintenance->lease.data = maintenance;
     ev_timer_start(loop, &maintenance->trim);
     ev_timer_start(loop, &maintenance->due);
+    if (topology_is_first_shard(&shard->store->topology, shard->number))
+        ev_timer_start(loop, &maintenance->lease);
     ev_timer_start(loop, &maintenance->heartbeat);
     return maintenance;
 }
@@ -540,6 +733,7 @@ maintenance_stop(struct maintenance *maintenance)
     log_dead_letters(maintenance, true);
     ev_timer_stop(maintenance->loop, &maintenance->trim);
     ev_timer_stop(maintenance->loop, &maintenance->due);
+    ev_timer_stop(maintenance->loop, &maintenance->lease);
     ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
 }
 

@@ -14,6 +14,7 @@ struct presence {
     store_presence_stored *done;
     void *ctx;
     bool is_unknown; /* at least one shard lacks this relay's presence */
+    unsigned first;  /* a bit for each shard whose first users of this relay are stored */
 };
 
 static bool
@@ -22,10 +23,10 @@ on_presence_reply(struct shard_request *request, struct shard *shard,
 {
     struct presence *presence = (struct presence *)request;
 
-    (void)shard;
     if (!reply_is_integer(reply))
         return false;
-    presence->is_unknown |= reply_integer(reply) == 0;
+    if ((presence->first & 1u << shard->number) == 0)
+        presence->is_unknown |= reply_integer(reply) == 0;
     return true;
 }
 
@@ -55,11 +56,59 @@ begin_arguments(struct arguments *arguments, const struct shard *shard, const ch
     argument(arguments, records_last_seen ? "1" : "");
 }
 
+static bool
+is_of_shard(const struct store *store, unsigned k, const char *user)
+{
+    return k == 0 || store_shard_of(store, user) == k;
+}
+
+/*
+ * A shard needs heartbeats only while the relay has users there, and shard 0 always: without them
+ * the relay's users of the shard have left. So the first of them replace what it has.
+ */
+static void
+store_in_shard(struct presence *presence, struct shard *shard, enum store_presence_change what,
+               const char *const *users, size_t count)
+{
+    static const char *const words[] = {"=", "+", "-", "."};
+    struct arguments arguments = {.argc = 0};
+    const bool is_first = shard->number > 0 && what == STORE_PRESENCE_JOINED && shard->present == 0;
+    const bool is_whole = what == STORE_PRESENCE_ALL || is_first;
+    size_t fixed, changed = 0;
+
+    begin_arguments(&arguments, shard, is_whole ? words[STORE_PRESENCE_ALL] : words[what]);
+    fixed = arguments.argc;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_of_shard(shard->store, shard->number, users[i]))
+            continue;
+        if (arguments.argc == fixed + USERS_MAX) {
+            shard_request_send_script(&presence->request, shard, STORE_SCRIPT_presence, 1,
+                                      &arguments);
+            begin_arguments(&arguments, shard,
+                            is_whole ? words[STORE_PRESENCE_JOINED] : words[what]);
+        }
+        argument(&arguments, users[i]);
+        changed++;
+    }
+    if (is_first && changed > 0)
+        presence->first |= 1u << shard->number;
+    if (what == STORE_PRESENCE_ALL)
+        shard->present = 0;
+    if (what == STORE_PRESENCE_LEFT)
+        shard->present -= changed < shard->present ? changed : shard->present;
+    else
+        shard->present += changed;
+    if (arguments.argc > fixed || what == STORE_PRESENCE_ALL ||
+        (what == STORE_PRESENCE_HEARTBEAT && (shard->number == 0 || shard->present > 0)))
+        shard_request_send_script(&presence->request, shard, STORE_SCRIPT_presence, 1, &arguments);
+    else
+        arguments_free(&arguments);
+}
+
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,
                size_t count, store_presence_stored *done, void *ctx)
 {
-    static const char *const words[] = {"=", "+", "-", "."};
     struct presence *presence;
 
     if (!store->is_up)
@@ -68,31 +117,8 @@ store_presence(struct store *store, enum store_presence_change what, const char 
     presence->done = done;
     presence->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        struct arguments arguments = {.argc = 0};
-        size_t fixed;
-
-        if (store->shards[k].is_left_out)
-            continue; /* all users are registered again when the shard returns */
-        begin_arguments(&arguments, &store->shards[k], words[what]);
-        fixed = arguments.argc;
-        for (size_t i = 0; i < count; i++) {
-            if (k != 0 && store_shard_of(store, users[i]) != k)
-                continue;
-            if (arguments.argc == fixed + USERS_MAX) {
-                shard_request_send_script(&presence->request, &store->shards[k],
-                                          STORE_SCRIPT_presence, 1, &arguments);
-                begin_arguments(&arguments, &store->shards[k],
-                                what == STORE_PRESENCE_ALL ? words[STORE_PRESENCE_JOINED]
-                                                           : words[what]);
-            }
-            argument(&arguments, users[i]);
-        }
-        if (arguments.argc > fixed || what == STORE_PRESENCE_ALL ||
-            what == STORE_PRESENCE_HEARTBEAT)
-            shard_request_send_script(&presence->request, &store->shards[k], STORE_SCRIPT_presence,
-                                      1, &arguments);
-        else
-            arguments_free(&arguments);
+        if (!store->shards[k].is_left_out) /* all users are registered again when it returns */
+            store_in_shard(presence, &store->shards[k], what, users, count);
     }
     return shard_request_await(&presence->request);
 }
