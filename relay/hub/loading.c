@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "wire/codes.h"
 
-#define CHECKED_PAGES_MIN 64 /* checked however long it takes */
+#define CHECKED_PAGES_MIN 128 /* checked however long it takes */
 /* longer than the switch of a relay to a new primary, shorter than the patience of clients */
 #define SWITCH_US (5 * INT64_C(1000000))
 
