@@ -28,6 +28,7 @@ repeat_release() (
     rm -rf "$scratch/again"
     git -c safe.directory='*' clone -q "file://$PWD" "$scratch/again" || return
     cd "$scratch/again"
+    git checkout -q "$commit"
     umask 077
     CLAIRON_ROOTS=$roots TZ=Asia/Tokyo DEB_BUILD_OPTIONS='parallel=3' relay/tools/release.sh dist
 )
@@ -54,7 +55,8 @@ pgxn_archive_installs() {
 }
 
 check_files() {
-    local began=$SECONDS
+    local began=$SECONDS commit
+    commit=$(git -c safe.directory='*' rev-parse HEAD)
     ok "a release is made" env CLAIRON_ROOTS="$roots" relay/tools/release.sh "$dist"
     print_line "# $(seconds_since "$began")"
     began=$SECONDS
