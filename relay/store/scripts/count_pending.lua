@@ -1,7 +1,7 @@
--- count_pending.lua: returns the number of pending notifications, and the oldest commit time.
+-- count_pending.lua: returns the number of pending notifications, the oldest commit time, and the length of the error log.
 -- KEYS: stream. ARGV: prefix, token of this process's feed, number of the last denials that it has
 -- counted.
--- Returns {number, commit time in ms or 0, number of the denials, and the denials: p or e and an owner,
+-- Returns {number, commit time in ms or 0, length of the error log, number of the denials, and the denials: p or e and an owner,
 -- or d, and how many}. p are notifications that ingest.lua denied, e are entries trimmed from the error
 -- log, and d are pairs that drop.lua ended. The feed that owns the progress receives them until it confirms their number, since a reply may be lost.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -33,4 +33,4 @@ local row = count > 0 and call('XPENDING', stream, 'clairon', '-', '+', 1)[1]
 local oldest = row and now_ms() - row[3]
 local retried = oldest and oldest_retried(1)[1]
 if retried and retried.commit < oldest then oldest = retried.commit end
-return {count, integer_text(oldest or 0), read_denied()}
+return {count, integer_text(oldest or 0), call('XLEN', prefix .. KEY_ERRORS), read_denied()}

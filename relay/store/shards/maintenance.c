@@ -606,14 +606,15 @@ on_pending(void *ctx, const struct redisReply *reply)
 
     maintenance->is_count_pending = false;
     if (!shard_check_reply(maintenance->shard, reply, "could not count pending notifications") ||
-        !reply_is_array(reply, 4))
+        !reply_is_array(reply, 5))
         return;
-    read_denied(maintenance, reply_at(reply, 2), reply_at(reply, 3));
+    read_denied(maintenance, reply_at(reply, 3), reply_at(reply, 4));
     text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
     age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
     maintenance->shard->holdings.pending = (uint64_t)reply_integer(reply_at(reply, 0));
     maintenance->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
+    maintenance->shard->holdings.errors = (uint64_t)reply_integer(reply_at(reply, 2));
     publish_holdings(maintenance);
 }
 

@@ -115,8 +115,8 @@ sub check_trim
     fault($step, "the log has $total bytes") if $total > $LIMIT;
     fault($step, 'the index differs from the log') if "@{[ sort map { @$_ } values %{ $after->{of} } ]}" ne "@{[ sort @{ $after->{entries} } ]}";
     my $pending = run_script('count_pending', [$STREAM], 'c', 'one', $confirmed);
-    my %reported = $pending->[2] eq $confirmed ? () : split / /, $pending->[3] =~ s/\be//gr;
-    $confirmed = $pending->[2];
+    my %reported = $pending->[3] eq $confirmed ? () : split / /, $pending->[4] =~ s/\be//gr;
+    $confirmed = $pending->[3];
     fault($step, "@{[ %reported ]} is reported") if join(' ', map { "$_ $reported{$_}" } sort keys %reported) ne join ' ', map { "$_ $lost{$_}" } sort keys %lost;
     return $sum;
 }
@@ -167,9 +167,9 @@ is_deeply(\@faults, [], 'the oldest entries of the owner with the most are trimm
 cmp_ok($lost, '>', $STEPS / 10, "$lost entries are trimmed");
 cmp_ok($replaced, '>', 0, "$replaced times, the JSON of a removed entry is replaced by that of a newer entry");
 $bare->execute('HSET', 'c:denied', 'e7', 1);
-is_deeply([ map { run_script('count_pending', [$STREAM], 'c', $_, $confirmed)->[3] } qw(two one one) ], [ '', 'e7 1', 'e7 1' ], 'trimmed entries are reported to the feed, until it confirms');
-$confirmed = run_script('count_pending', [$STREAM], 'c', 'one', '')->[2];
-is(run_script('count_pending', [$STREAM], 'c', 'one', $confirmed)->[3], '', 'and not again');
+is_deeply([ map { run_script('count_pending', [$STREAM], 'c', $_, $confirmed)->[4] } qw(two one one) ], [ '', 'e7 1', 'e7 1' ], 'trimmed entries are reported to the feed, until it confirms');
+$confirmed = run_script('count_pending', [$STREAM], 'c', 'one', '')->[3];
+is(run_script('count_pending', [$STREAM], 'c', 'one', $confirmed)->[4], '', 'and not again');
 for my $entry (@{ log_state()->{entries} }) { run_script('error_entry', [$STREAM], 'c', $entry, 'drop') }
 is_deeply([ map { @{ $bare->execute('KEYS', "c:error_$_*") } } qw(owners index parts) ], [], 'nothing else of dropped entries remains');
 

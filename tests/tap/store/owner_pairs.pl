@@ -40,10 +40,10 @@ sub denied
 {
     my $reply = run_script('count_pending', [$STREAM], 'c', 'one', $confirmed);
     my $again = run_script('count_pending', [$STREAM], 'c', 'one', $confirmed);
-    return 'lost with a reply' if "@$reply[ 2, 3 ]" ne "@$again[ 2, 3 ]";
-    return '' if $confirmed eq $reply->[2];
-    $confirmed = $reply->[2];
-    return $reply->[3];
+    return 'lost with a reply' if "@$reply[ 3, 4 ]" ne "@$again[ 3, 4 ]";
+    return '' if $confirmed eq $reply->[3];
+    $confirmed = $reply->[3];
+    return $reply->[4];
 }
 
 # Stores a notification. Returns 'added', 'staged' or 'denied'.
@@ -98,8 +98,8 @@ my $still = q{local real = redis
 my @numbers = map {
     $bare->execute('HINCRBY', 'c:denied', 'p7', 1);
     my $reply = $bare->execute_bytes('EVAL', $still . script_text('count_pending'), 1, $STREAM, 'c', 'one', $confirmed);
-    is($reply->[3], 'p7 1', 'a denial is read');
-    $confirmed = $reply->[2];
+    is($reply->[4], 'p7 1', 'a denial is read');
+    $confirmed = $reply->[3];
 } 1 .. 3;
 my %distinct = map { $_ => 1 } @numbers;
 is(keys %distinct, 3, 'each count has a number of its own, although no millisecond has passed');
