@@ -78,7 +78,9 @@ enum backfill_state {
 
 struct backfill {
     enum backfill_state state;
-    struct entry_id base; /* start of the replay buffer at the request */
+    unsigned requests;                      /* pages in flight */
+    struct entry_id base[STORE_SHARDS_MAX]; /* start of the replay buffer, as this has left it */
+    struct earlier_page *pages;             /* by shard; NULL: none */
 };
 
 /* ---- the hub */

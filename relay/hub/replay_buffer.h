@@ -21,6 +21,8 @@ struct replay_buffer {
     size_t bytes;
     struct entry_id base[STORE_SHARDS_MAX];
     struct entry_id head[STORE_SHARDS_MAX];
+    /* of each shard, the last notification in the ring, or `head` at its start */
+    struct entry_id newest[STORE_SHARDS_MAX];
     struct entry_id begin[STORE_SHARDS_MAX]; /* start in shard 0, for users of each shard */
 };
 
@@ -37,8 +39,8 @@ void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct en
 void replay_buffer_add(struct replay_buffer *buffer,
                        struct notification *notification); /* takes a separate reference */
 /*
- * For a single shard: adds the notification before the first one, or before `head`. Returns false
- * if there is no room.
+ * Adds the notification before the first one, or before `head`: it is the last one of its shard
+ * before the start of the buffer. Returns false if there is no room.
  */
 bool replay_buffer_prepend(struct replay_buffer *buffer, struct notification *notification);
 

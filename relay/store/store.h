@@ -420,9 +420,12 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
-/* Returns stream entries of shard 0 up to `last`, newest first, as far as the first large one. */
-MUST_CHECK enum rc store_earlier(struct store *store, struct entry_id last, size_t max,
-                                 store_paged *done, void *ctx);
+/*
+ * Returns stream entries of a shard up to `last`, newest first, as far as the first large one. No
+ * entries, but more: the next one is large.
+ */
+MUST_CHECK enum rc store_earlier(struct store *store, unsigned number, struct entry_id last,
+                                 size_t max, store_paged *done, void *ctx);
 /*
  * Which part of a user's pending list a page contains. Cursors are compared with first stream
  * entries.

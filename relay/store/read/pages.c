@@ -356,6 +356,7 @@ finish_earlier(struct shard_request *request, enum rc rc)
         if (entry_read(reply_at(earlier->entries, i), entry) != RC_OK)
             continue; /* a foreign entry */
         entry->id = history_label(&earlier->shard->history, entry->id);
+        entry->shard = (unsigned char)earlier->shard->number;
         page.count++;
     }
     earlier->done(earlier->ctx, rc, &page);
@@ -366,13 +367,14 @@ static const struct shard_request_kind earlier_kind = {
     .failure = "could not read the stream", .on_reply = on_earlier_reply, .finish = finish_earlier};
 
 enum rc
-store_earlier(struct store *store, struct entry_id last, size_t max, store_paged *done, void *ctx)
+store_earlier(struct store *store, unsigned number, struct entry_id last, size_t max,
+              store_paged *done, void *ctx)
 {
-    struct shard *shard = &store->shards[0];
+    struct shard *shard = &store->shards[number];
     struct arguments arguments = {.argc = 0};
     struct earlier *earlier;
 
-    if (!store_has_shared(store) || !store_is_read(store, 0))
+    if (!store->is_up || shard->is_left_out || !store_is_read(store, number))
         return RC_AGAIN;
     earlier = shard_request_new(sizeof(*earlier), store, &earlier_kind);
     earlier->done = done;

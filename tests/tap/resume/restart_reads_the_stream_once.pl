@@ -1,12 +1,12 @@
 # Tests that clients who reconnect to a restarted relay receive what they missed, in order, and that the relay reads it from the
-# store once, not for each client.
+# store once, not for each client; also from a store with four shards.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant { CLIENTS => 20, MISSED => 400, LARGE => 500_000, BEYOND => 4200 }; # the replay buffer has room for 4096
+use constant { CLIENTS => 20, MISSED => 400, LARGE => 500_000, BEYOND => 4200, BEFORE => 80 }; # the replay buffer has room for 4096
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
@@ -55,5 +55,49 @@ notify(1, 1);
 my $new = $relay->client('new', pos => $recent);
 $new->run_until('the newest notification arrives', sub { numbers($new) =~ /,$stored$/ });
 pass('new notifications follow');
+
+
+# With four shards, a client receives the notifications for all and its own, of another shard, in commit order.
+{
+    local $ENV{CLAIRON_TEST_SHARDS} = 4;
+    my $database = Clairon::Test::postgresql('of_shards');
+    my $shards   = Clairon::Test::store();
+    my $writer   = Clairon::Test::relay($database, $shards, roles => 'feed');
+    my $reader   = Clairon::Test::relay(undef, $shards, roles => 'gate');
+    my ($sum, $user_of) = (0, sub { my ($n) = @_; return $n % 4 == 0 ? 'u' . (1 + $n / 4 % CLIENTS) : 'all' });
+    my $add = sub { my ($count, $bytes) = @_;
+        $database->safe_psql('postgres', sprintf q{SELECT count(CASE WHEN i %% 4 = 0
+            THEN clairon.notify('USER', ARRAY['u' || (1 + i / 4 %% %d)], jsonb_build_object('n', i, 'text', repeat('x', %d)))
+            ELSE clairon.notify('ALL', '{}', jsonb_build_object('n', i, 'text', repeat('x', %2$d))) END) FROM generate_series(%d, %d) i},
+            CLIENTS, $bytes, $sum + 1, $sum + $count);
+        $sum += $count;
+        return wait_until('all notifications are stored', sub { $shards->entries == $sum }) };
+    my $expected = sub { my ($user, $from) = @_; return join ',', grep { $user_of->($_) =~ /^(?:all|\Q$user\E)$/ } $from .. $sum };
+
+    $add->(BEFORE, 1);
+    my %pos = map { my $one = $reader->client("u$_"); my $of = $one->pos; $one->close; ("u$_" => $of) } 1 .. CLIENTS;
+    $add->(MISSED, 300);
+    $reader->restart;
+    my $start = $shards->execute('INFO', 'stats') =~ /total_net_output_bytes:(\d+)/ ? $1 : die 'no statistics';
+    my %one   = map { $_ => $reader->client($_, pos => $pos{$_}) } sort keys %pos;
+    $one{$_}->run_until('all notifications arrive', sub { numbers($one{$_}) =~ /\b@{[ $sum - 1 ]}$|\b$sum$/ }) for sort keys %one;
+    is(join(' ', grep { numbers($one{$_}) ne $expected->($_, 1 + BEFORE) } sort keys %one), '', 'four shards: each client receives what it missed, in commit order');
+    is(join('', map { $_->gaps } values %one), '', 'without a gap');
+    cmp_ok(($shards->execute('INFO', 'stats') =~ /total_net_output_bytes:(\d+)/)[0] - $start, '<', 3 * MISSED * 1000, 'the store has not sent the streams for each client');
+
+    # A cursor of a notification in the buffer is valid on another relay, and a client behind a large notification is served.
+    my $middle = (grep { $_->{t} eq 'msg' } @{ $one{u3}{messages} })[ MISSED / 2 ];
+    $add->(1, LARGE);
+    $add->(100, 1);
+    $reader->restart;
+    for my $case ([ u3 => $middle->{pos}, 1 + $middle->{n}{payload}{n} ], [ u4 => $pos{u4}, 1 + BEFORE ])
+    {
+        my ($user, $from, $first) = @$case;
+        my $late = $reader->client($user, pos => $from);
+        $late->run_until('all notifications arrive', sub { numbers($late) =~ /\b@{[ $sum - 1 ]}$|\b$sum$/ });
+        is(numbers($late), $expected->($user, $first), "$user continues in order on a later relay");
+        is($late->gaps, '', 'without a gap');
+    }
+}
 
 done_testing();
