@@ -227,7 +227,7 @@ is_later(const struct notification *one, const struct notification *other)
                          (struct position){a->commit_lsn, a->ordinal});
 }
 
-/* Returns the page with the latest notification, or NULL: a page must be read first, or none has one. */
+/* Returns the page with the latest notification; NULL: a page must be read, or all are empty. */
 static struct earlier_page *
 latest_page(struct backfill *backfill, unsigned shards)
 {

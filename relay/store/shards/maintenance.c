@@ -25,16 +25,17 @@
  * Periodic work while the link is up.
  *
  * Due retries, expirations and dead letters: one relay, which has the lease of the server, finds
- * the first due time of each shard at intervals, and calls due.lua at that time. If it dies, another
- * relay has the lease within MAINTENANCE_LEASE_MS and an interval. Two relays may call due.lua, for
- * example after a pause: it is one step. Each relay calls it once a minute, for its metrics.
+ * the first due time of each shard at intervals, and calls due.lua at that time. If it dies,
+ * another one has the lease within MAINTENANCE_LEASE_MS and an interval. Two relays may call
+ * due.lua, for example after a pause: it is one step. Each relay calls it once a minute, for its
+ * metrics.
  *
  * Once a minute: trims the stream to store.retention.
  *
  * Every MAINTENANCE_HEARTBEAT_S: adds to the heartbeat stream of the server, which wakes readers
- * that block without a timeout; checks the shard's epoch, and prepares an emptied shard again; reads
- * the topic prefix of shard 0. At each fifth of them: the memory of the server. Further shards on
- * the same server are checked at each tenth.
+ * that block without a timeout; checks the shard's epoch, and prepares an emptied shard again;
+ * reads the topic prefix of shard 0. At each fifth of them: the memory of the server. Further
+ * shards on the same server are checked at each tenth.
  */
 struct maintenance {
     struct ev_loop *loop;
