@@ -40,7 +40,6 @@
 /* the store */
 byte last, commit[IDS + 2], stored_covered;
 bool needs_ack[IDS + 1], is_pair[IDS + 1]; /* is_pair: in the pending list */
-byte covers[IDS + 1];                      /* the covered position that the entry has; 0: none */
 
 /* the hub */
 byte head, offered, covered;
@@ -413,6 +412,9 @@ inline session_load() {
 #endif
 #endif
 
+/* The transaction of an entry has no further entry. */
+#define IS_LAST_PART(id) (id < last -> commit[id + 1] > commit[id] : stored_covered > commit[id])
+
 active proctype System() {
     do
     /* The feed. A transaction that is covered has no more parts. */
@@ -422,8 +424,7 @@ active proctype System() {
         :: last > 1 && stored_covered <= commit[last - 1] -> commit[last] = commit[last - 1]
         :: commit[last] = commit[last - 1] + 1
         fi;
-        if :: needs_ack[last] = true; is_pair[last] = true :: skip fi;
-        if :: stored_covered = commit[last] + 1; covers[last] = stored_covered :: skip fi }
+        if :: needs_ack[last] = true; is_pair[last] = true :: skip fi }
     :: atomic { last > 0 && stored_covered <= commit[last] -> stored_covered = commit[last] + 1 }
     /* The reader. */
     :: atomic { head < last ->
@@ -431,10 +432,10 @@ active proctype System() {
         if :: state == LIVE && cursor < id -> reported = id; session_enqueue(); cursor = id :: else -> skip fi;
         head = id; offered = commit[id];
         if
-        :: covers[id] > covered ->
-            covered = covers[id];
+        :: IS_LAST_PART(id) -> /* it has the covered position */
+            covered = commit[id] + 1;
             if :: is_waiting -> ends_settle() :: else -> skip fi
-        :: else -> skip
+        :: skip
         fi;
         id = 0; has_other = false; reported = 0; before_end = 0; x = 0; until = 0 }
     :: atomic { head == last && covered < stored_covered ->
