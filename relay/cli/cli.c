@@ -191,9 +191,10 @@ store_act(void *ctx, const struct log_act *act, int64_t at_us)
     command_audit(ctx, act, at_us);
 }
 
-struct command *
-cli_store_open(const char *command, const char *path, int argc, char **argv,
-               struct config *ret_config, int *ret_code)
+/* Returns NULL after printing the error; *ret_code is then the exit status. */
+static struct command *
+open_store(const char *command, const char *path, int argc, char **argv, struct config *ret_config,
+           int *ret_code)
 {
     /*
      * Validates only the store's settings, because the caller may have no access to the relay's
@@ -232,7 +233,7 @@ cli_with_store(const char *command, const char *path, int argc, char **argv, cli
 {
     struct config config;
     int code;
-    struct command *store = cli_store_open(command, path, argc, argv, &config, &code);
+    struct command *store = open_store(command, path, argc, argv, &config, &code);
 
     if (store != NULL)
         code = run(store, ctx);

@@ -82,13 +82,9 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
                                      char error[CONFIG_ERROR_MAX]);
 
 /*
- * Loads the settings and connects to the store. Returns NULL after printing the error; *ret_code is
- * then the exit status. In both cases the caller frees the connection, then the settings.
+ * Loads the settings, connects to the store, and returns the exit status of `run`, or of an error
+ * that was printed.
  */
-struct command *cli_store_open(const char *command, const char *path, int argc, char **argv,
-                               struct config *ret_config, int *ret_code);
-
-/* Does all of it, and returns the exit status of `run`. */
 typedef int cli_store_run(struct command *store, void *ctx);
 int cli_with_store(const char *command, const char *path, int argc, char **argv, cli_store_run *run,
                    void *ctx);

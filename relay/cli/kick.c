@@ -23,11 +23,20 @@ static const char kick_usage[] =
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n";
 
+struct kick {
+    struct cutoff cutoff;
+    const char *user;
+    const char *jti; /* NULL: all tokens of the user */
+};
+
+/* A cli_store_run. */
 static int
-cut_off(struct command *command, const struct cutoff *cutoff, const char *user, const char *jti)
+cut_off(struct command *command, void *ctx)
 {
-    cli_audit_user(KICK, "", user, "");
-    if (command_cut_off(command, cutoff, jti == NULL ? user : NULL) == RC_OK)
+    const struct kick *kick = ctx;
+
+    cli_audit_user(KICK, "", kick->user, "");
+    if (command_cut_off(command, &kick->cutoff, kick->jti == NULL ? kick->user : NULL) == RC_OK)
         return 0;
     fprintf(stderr, "clairon " KICK ": %s\n", command_error(command));
     return 1;
@@ -45,37 +54,30 @@ is_user(const char *user)
 int
 cli_kick(int argc, char **argv)
 {
-    const char *path = NULL, *until = NULL, *jti = NULL, *user = NULL;
+    const char *path = NULL, *until = NULL;
+    struct kick kick = {.user = NULL};
     bool help = false;
     const struct cli_option options[] = {
-        {"--until", &until, NULL}, {"--jti", &jti, NULL}, {"--help", NULL, &help},
-        {"-h", NULL, &help},       {"-c", &path, NULL},   {"--config", &path, NULL},
+        {"--until", &until, NULL}, {"--jti", &kick.jti, NULL}, {"--help", NULL, &help},
+        {"-h", NULL, &help},       {"-c", &path, NULL},        {"--config", &path, NULL},
     };
     const int64_t now_s = clock_wall_us() / 1000000;
     int64_t until_s = 0;
-    struct config config;
-    struct command *command;
-    struct cutoff cutoff;
     int code = cli_options_parse(KICK, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                 &user, 1);
+                                 &kick.user, 1);
 
     if (code != 0)
         return code;
     if (help)
         return cli_print(kick_usage);
-    if (!is_user(user))
+    if (!is_user(kick.user))
         return cli_usage_error(KICK, "expected a user of 1 to 255 bytes", "");
     if (until != NULL && !cutoff_read_time(until, &until_s))
         return cli_usage_error(KICK, "--until is no time, such as 2027-01-31T12:00:00Z: ", until);
     if (until != NULL && until_s <= now_s)
         return cli_usage_error(KICK, "--until is in the past: ", until);
-    if (jti != NULL && *jti == '\0')
+    if (kick.jti != NULL && *kick.jti == '\0')
         return cli_usage_error(KICK, "--jti is empty", "");
-    cutoff = cutoff_for(user, jti, until_s, now_s);
-    command = cli_store_open(KICK, path, argc, argv, &config, &code);
-    if (command != NULL)
-        code = cut_off(command, &cutoff, user, jti);
-    command_close(command);
-    config_free(&config);
-    return code;
+    kick.cutoff = cutoff_for(kick.user, kick.jti, until_s, now_s);
+    return cli_with_store(KICK, path, argc, argv, cut_off, &kick);
 }
