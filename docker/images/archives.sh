@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # archives.sh: writes the images of the relay and of PostgreSQL as OCI archives, which docker and podman load.
 #
-#   docker/images/archives.sh DIR      ->  DIR/clairon-relay-VERSION.oci.tar.gz, DIR/clairon-postgres-17-VERSION.oci.tar.gz
+#   docker/images/archives.sh DIR      ->  DIR/clairon-relay-VERSION.oci.tar, DIR/clairon-postgres-17-VERSION.oci.tar
 #
 # VERSION is required. SOURCE_DATE_EPOCH is the date of all files: two builds from the same base image and the same packages
 # of Debian are equal. BASE_IMAGE and REPOSITORY are as in the Dockerfile. Needs podman: without it, nothing is written.
@@ -13,12 +13,15 @@ date=${SOURCE_DATE_EPOCH:-$(date +%s)}
 
 # archive NAME TARGET: one image.
 archive() {
-    local name=$1 target=$2 archive=$dir/clairon-$1-$VERSION.oci.tar
+    local name=$1 target=$2
     podman build --quiet --no-cache --format oci --timestamp "$date" --build-arg SOURCE_DATE_EPOCH="$date" --build-arg BASE_IMAGE="$base" \
         --label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.source="${REPOSITORY:-}" \
         --file docker/images/Dockerfile --target "$target" --tag "clairon/$name:$VERSION" . >/dev/null
-    podman save --quiet --format oci-archive --output "$archive" "clairon/$name:$VERSION"
-    gzip -n -f "$archive"
+    # podman's own archive has the time of its creation.
+    podman save --quiet --format oci-archive --output "$work/$name.tar" "clairon/$name:$VERSION"
+    mkdir "$work/$name"
+    tar -x -C "$work/$name" -f "$work/$name.tar"
+    tar --sort=name --mtime=@"$date" --owner=0 --group=0 --numeric-owner -c -C "$work/$name" . >"$dir/clairon-$name-$VERSION.oci.tar"
 }
 
 : "${VERSION:?is required}"
@@ -27,5 +30,7 @@ if ! podman info >/dev/null 2>&1 || ! { podman image exists "$base" || podman pu
     exit 0
 fi
 mkdir -p "$dir"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 archive relay relay
 archive postgres-17 postgres
