@@ -40,11 +40,11 @@
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
-#define KEY_RETRIES ":retries:"    /* hash of a notification: the retries of each user */
-#define KEY_COPIES ":copies:"      /* list of a notification: the stream entries of its retries */
-#define KEY_RETRIED ":retried"     /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"             /* sorted set: pairs of notification and user, by time */
-#define KEY_RETRY_LEASE ":retry_lease" /* string: the relay that calls due.lua; expires */
+#define KEY_RETRIES ":retries:" /* hash of a notification: the retries of each user */
+#define KEY_COPIES ":copies:"   /* list of a notification: the stream entries of its retries */
+#define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
+#define KEY_RETRY_LEASE ":retry_lease"    /* string: the relay that calls due.lua; expires */
 #define KEY_PENDING_LIST ":pending_list:" /* sorted set: a user's pending list, by stream entry */
 #define KEY_ENDED ":ended" /* hash of users: the pairs that ended most recently, by stream entry */
 #define KEY_SHARED_PENDING_LIST                                                                    \
