@@ -157,12 +157,12 @@ struct tail {
 };
 
 /*
- * How far the shard covers the WAL. The last notification of a batch has the position, so it needs
- * no XREAD of its own. Without a notification, the position is added to another stream, after the
- * stream entries before it, in the same transaction or script. So a reply that contains it has
- * these entries too, unless the stream was not read, or not to its end: then the position is read
- * again. A blocked XREAD that returns only the key that was added to first returns the stream
- * first.
+ * How far the shard covers the WAL. With one shard, the last notification of a batch has the
+ * position, so it needs no XREAD of its own. Otherwise the position is added to another stream,
+ * after the stream entries before it, in the same transaction or script, or in the next one. So a
+ * reply that contains it has these entries too, unless the stream was not read, or not to its end:
+ * then the position is read again. A blocked XREAD that returns only the key that was added to
+ * first returns the stream first.
  */
 struct shard_cover {
     char key[STORE_KEY_MAX];

@@ -16,7 +16,8 @@
  * rejected a request. Other primaries without a reply are ignored, so a dead one delays only its
  * own shards. That the node was SOLE is stored in the shard's `meta` (field `place`) until another
  * move begins. So a relay that starts, or a replica that takes over, needs no reply of such nodes
- * either; without that verdict, every primary must reply.
+ * either; without that verdict, every primary must reply if the node has keys of the slot. A slot
+ * without keys is taken as new.
  *
  * If a node that must reply is lost, a person decides: `clairon store accept` adds it to the field
  * `without` of `meta`, and its keys are abandoned.

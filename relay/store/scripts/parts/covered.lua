@@ -1,6 +1,6 @@
 -- covered.lua: reports to readers that the shard has everything of the WAL before an LSN.
 
--- The last notification of a batch has this position in the field `covered`. Without one, it is in a stream of its own, whose
+-- With one shard, the last notification of a batch has this position in the field `covered`. Otherwise it is in a stream of its own, whose
 -- entry is added last: readers need only the newest one, and the stream entries before it.
 -- `read`: the LSN; '': unchanged. `position`, `sent`: only in shard 0 of several, the position up to which `sent` has the
 -- newest notification of each other shard.
