@@ -12,8 +12,10 @@ if state[1] ~= owner then return redis.error_reply('FENCED another feed owns thi
 -- The shard has lost data.
 if position < after then return redis.error_reply('BEHIND ' .. position) end
 if read < (state[3] or '') then read = state[3] end
--- A shard that is ahead of the feed has reported this: the feed sends again what another shard has lost.
-local is_ahead = position > ARGV[4]
-call('HMSET', progress, 'position:' .. owner, is_ahead and position or ARGV[4], 'read:' .. owner, read)
-if not is_ahead then add_covered(ARGV[1], read, state[4], ARGV[4], ARGV[6]) end
+-- A shard that is ahead of the feed has reported this: the feed sends again what another shard has lost. It has sent that
+-- once all WAL up to the position is processed: maybe without a frame, because the WAL was confirmed.
+local is_ahead = position > ARGV[4] and ARGV[5] <= position:sub(1, 16)
+local to = position > ARGV[4] and position or ARGV[4]
+call('HMSET', progress, 'position:' .. owner, to, 'read:' .. owner, read)
+if not is_ahead then add_covered(ARGV[1], read, state[4], to, ARGV[6]) end
 return 1
