@@ -246,6 +246,46 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
     return true;
 }
 
+/*
+ * The newest notification of each shard, for readers of shard 0. What an unavailable shard has is
+ * not known.
+ */
+static void
+sent_text(const struct store *store, char ret_text[SHARD_DEPENDENCY_MAX])
+{
+    struct position sent[STORE_SHARDS_MAX];
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct shard *shard = &store->shards[k];
+
+        sent[k] = shard->newest_sent;
+        position_raise(&sent[k], shard->newest_acquired);
+        if (shard->is_left_out)
+            sent[k] = (struct position){UINT64_MAX, UINT64_MAX};
+    }
+    shard_dependency_text(0, sent, store->shard_count, ret_text);
+}
+
+/* Advances the progress of a shard whose frames, if any, were sent before. */
+static void
+send_advance(struct ingest *ingest, struct shard *shard, const char *key, const char *after,
+             const char *to, const char *read)
+{
+    struct arguments arguments = {.argc = 0};
+    char sent[SHARD_DEPENDENCY_MAX] = "";
+
+    if (shard->number == 0 && shard->store->shard_count > 1)
+        sent_text(shard->store, sent);
+    argument(&arguments, key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, shard->store->feed_token);
+    argument(&arguments, after);
+    argument(&arguments, to);
+    argument(&arguments, read);
+    argument(&arguments, sent);
+    shard_request_send_script(&ingest->request, shard, STORE_SCRIPT_advance, 1, &arguments);
+}
+
 /* A script stores batches that change more than the stream and the progress. */
 static bool
 read_script_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
@@ -284,6 +324,14 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 4)),
                              reply_integer(reply_at(reply, 5)) != 0);
     record_entry(part, shard, reply_at(reply, 3));
+    /* A batch that was stored in steps is reported at its end. */
+    if (part->kept != NULL && shard->number == 0 && shard->store->shard_count > 1) {
+        const char *position = reply_text(reply_at(reply, 0));
+
+        part->is_advance = true;
+        send_advance(part->ingest, shard, part->kept->argv[1], position, position,
+                     part->kept->argv[6]);
+    }
     end_part(part, shard);
     return true;
 }
@@ -485,51 +533,11 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard,
                                 multi.count);
 }
 
-/*
- * The newest notification of each shard, for readers of shard 0. What an unavailable shard has is
- * not known.
- */
-static void
-sent_text(const struct store *store, char ret_text[SHARD_DEPENDENCY_MAX])
-{
-    struct position sent[STORE_SHARDS_MAX];
-
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        const struct shard *shard = &store->shards[k];
-
-        sent[k] = shard->newest_sent;
-        position_raise(&sent[k], shard->newest_acquired);
-        if (shard->is_left_out)
-            sent[k] = (struct position){UINT64_MAX, UINT64_MAX};
-    }
-    shard_dependency_text(0, sent, store->shard_count, ret_text);
-}
-
 static void
 raise_sent(struct shard *shard, const struct store_ingest_order *order)
 {
     if (strcmp(shard->sent_position, order->position) < 0)
         snprintf(shard->sent_position, sizeof(shard->sent_position), "%s", order->position);
-}
-
-/* Advances the progress of a shard whose frames, if any, were sent before. */
-static void
-send_advance(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
-             const char *key, const char *read)
-{
-    struct arguments arguments = {.argc = 0};
-    char sent[SHARD_DEPENDENCY_MAX] = "";
-
-    if (shard->number == 0 && shard->store->shard_count > 1)
-        sent_text(shard->store, sent);
-    argument(&arguments, key);
-    argument(&arguments, shard->prefix);
-    argument(&arguments, shard->store->feed_token);
-    argument(&arguments, shard->sent_position);
-    argument(&arguments, order->position);
-    argument(&arguments, read);
-    argument(&arguments, sent);
-    shard_request_send_script(&ingest->request, shard, STORE_SCRIPT_advance, 1, &arguments);
 }
 
 static void
@@ -588,7 +596,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_
         raise_sent(shard, order);
     }
     if (!is_whole) {
-        send_advance(ingest, shard, order, key, read);
+        send_advance(ingest, shard, key, shard->sent_position, order->position, read);
         raise_sent(shard, order);
     }
     if (ingest->request.left > before && advances)
