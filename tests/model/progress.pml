@@ -14,6 +14,7 @@
  *
  * The names are those of relay/store/write/ingest.c, relay/feed/stream.c and relay/store/read/reader.c.
  *
+ *   -DQUIET            some of the WAL has no row: holds, but takes minutes
  *   -DCONFIRM_STORED   rows are confirmed once they are on disk, before shard 1 has recorded that
  *   -DUNCHECKED        advance.lua does not compare the progress with the batch before
  *   -DNO_SENT          shard 1 is covered as far as shard 0
@@ -36,7 +37,7 @@
 #define IS_REPORT !is_ahead
 #endif
 
-bool is_own[ROWS + 1]; /* the row is for shard 1 */
+byte place[ROWS + 1]; /* the row is for shard 0 or 1; 2: WAL without a row, whose position no batch has */
 byte faults;
 
 /* the shards, and what is on their disks */
@@ -48,7 +49,7 @@ byte covered, sent, disk_covered, disk_sent; /* the newest entry of covered.lua 
 chan requests[2] = [3] of { byte, byte, byte, byte, byte, byte, bool };
 
 /* the feed */
-byte token, next_row, acquired[2], sent_position[2], newest_sent, record_lsn;
+byte token, next_row, acquired[2], order_position, sent_position[2], newest_sent, record_lsn;
 bool is_recorded[2], is_acquiring;
 byte slot; /* confirmed */
 
@@ -71,7 +72,14 @@ init {
     byte row = 1;
     atomic {
         do
-        :: row <= ROWS -> if :: is_own[row] = true :: is_own[row] = false fi; row++
+        :: row <= ROWS -> if
+            :: place[row] = 0
+            :: place[row] = 1
+#ifdef QUIET
+            :: place[row] = 2
+#endif
+            fi;
+            row++
         :: else -> break
         od;
         run Feed(); run Shard(0); run Shard(1); run Relay()
@@ -79,8 +87,8 @@ init {
 }
 
 inline send_advance(k, lsn, is_record) {
-    requests[k] ! token, 0, sent_position[k], next_row - 1, lsn, newest_sent, is_record;
-    raise(sent_position[k], next_row - 1)
+    requests[k] ! token, 0, sent_position[k], order_position, lsn, newest_sent, is_record;
+    raise(sent_position[k], order_position)
 }
 
 proctype Feed() {
@@ -98,18 +106,24 @@ proctype Feed() {
         :: else -> skip
         fi;
         row = 0; k++ }
-    :: atomic { is_acquiring && k == 2 -> is_acquiring = false; next_row = slot + 1; k = 0 }
+    :: atomic { is_acquiring && k == 2 ->
+        is_acquiring = false; next_row = slot + 1; k = 0;
+        order_position = acquired[0]; lower(order_position, acquired[1]) }
     /* A batch of one row. */
     :: atomic { token > 0 && !is_acquiring && next_row <= ROWS && len(requests[0]) < 2 && len(requests[1]) < 2 ->
         row = next_row; next_row++;
         if
-        :: is_own[row] -> raise(newest_sent, row); k = 1
+        :: place[row] == 1 -> raise(newest_sent, row); k = 1
         :: else -> k = 0
         fi;
         if
-        :: row > acquired[k] ->
+        :: place[row] < 2 -> raise(order_position, row)
+        :: else -> skip
+        fi;
+        if
+        :: place[row] < 2 && row > acquired[k] ->
             requests[k] ! token, row, sent_position[k], row, 0, 0, false; raise(sent_position[k], row)
-        :: else -> skip /* sent again: the shard has it */
+        :: else -> skip /* sent again: the shard has it; or no row */
         fi;
         send_advance(0, row, false);
         row = 0; k = 0 }
@@ -119,7 +133,7 @@ proctype Feed() {
         send_advance(0, record_lsn, true); send_advance(1, record_lsn, true) }
 #ifdef CONFIRM_STORED
     :: atomic { token > 0 && !is_acquiring && next_row - 1 > slot && empty(requests[0]) && empty(requests[1]) &&
-            disk_position[0] >= next_row - 1 && disk_has[1] == has[1] -> slot = next_row - 1 }
+            disk_position[0] >= order_position && disk_has[1] == has[1] -> slot = next_row - 1 }
 #endif
     :: atomic { !is_acquiring && record_lsn > slot && is_recorded[0] && is_recorded[1] &&
             disk_read[0] >= record_lsn && disk_read[1] >= record_lsn -> slot = record_lsn }
@@ -144,7 +158,7 @@ proctype Shard(byte k) {
             :: row > position[k] -> assert(!(has[k] & BIT(row))); has[k] = has[k] | BIT(row)
             :: else -> skip
             fi;
-            is_ahead = position[k] > to;
+            is_ahead = position[k] > to && lsn < position[k];
             raise(position[k], to); raise(read[k], lsn);
             if :: k == 0 && row == 0 && IS_REPORT -> covered = read[0]; sent = newest :: else -> skip fi;
             if :: is_record && by == token -> is_recorded[k] = true :: else -> skip fi
@@ -171,7 +185,7 @@ proctype Shard(byte k) {
 inline check_slot(row) {
     row = 1;
     do
-    :: row <= slot -> assert(disk_has[0] & BIT(row) || disk_has[1] & BIT(row)); row++
+    :: row <= slot -> assert(place[row] == 2 || disk_has[0] & BIT(row) || disk_has[1] & BIT(row)); row++
     :: else -> break
     od;
     row = 0
@@ -215,7 +229,7 @@ proctype Relay() {
     :: atomic { cursor == at && passed > 0 ->
         row = 1;
         do
-        :: row <= passed -> assert(!is_own[row] || received & BIT(row)); row++
+        :: row <= passed -> assert(place[row] != 1 || received & BIT(row)); row++
         :: else -> break
         od;
         row = 0 }

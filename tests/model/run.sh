@@ -44,7 +44,7 @@ check fails "if a redrive keeps the entry of the error log, a repeated redrive o
 check fails "if dead-lettered users are not marked, a repeated report opens their pair again" pairs.pml -DOPEN_ENDED -DNO_MARK
 check fails "if a report does not name the attempt, a late one counts a retry that was not delivered yet" pairs.pml -DNO_ATTEMPT
 
-check holds "rows are stored once and covered when they are read, although a shard records the progress late" progress.pml
+check holds "rows are stored once and covered when they are read, although a shard records the progress late" progress.pml ${CLAIRON_LONG:+-DQUIET}
 check fails "if rows are confirmed before a shard has recorded that, the slot starts beyond its progress" progress.pml -DCONFIRM_STORED
 check fails "if the progress follows no batch, a row that a shard lost is confirmed" progress.pml -DUNCHECKED
 check fails "if a shard is covered without its newest row, a barrier is early" progress.pml -DNO_SENT
