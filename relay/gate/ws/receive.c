@@ -374,7 +374,7 @@ on_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
     struct websocket *ws = conn->owner;
 
-    if (ws->is_pinged) {
+    if (ws->is_pinged && ws->state == WEBSOCKET_OPEN) { /* later, ping_us is another time */
         ws->is_pinged = false;
         ws->ping_us += websocket_gate(ws)->config->gate.ping_ms * 1000;
     }
