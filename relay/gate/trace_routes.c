@@ -50,26 +50,19 @@ may_read(const struct token *token, const struct trace *trace)
     return is_allowed;
 }
 
-/* The request of a trace that is being read. */
-struct trace_read {
-    struct gate *gate;
-    struct store_request *store_request;
-};
+/* Traces that are being read. The store may reply after the gate is closed. */
+static unsigned trace_count;
 
 /* NULL: too many are being read, and a response is queued. */
-static struct trace_read *
+static struct store_request *
 trace_begin(struct gate_request *request)
 {
-    struct trace_read *read;
-
-    if (request->gate->trace_count == TRACES_MAX) {
+    if (trace_count == TRACES_MAX) {
         gate_request_problem(request, 503, 0, "too many traces are being read");
         return NULL;
     }
-    request->gate->trace_count++;
-    read = memory_new(sizeof(*read));
-    *read = (struct trace_read){request->gate, store_request_new(request)};
-    return read;
+    trace_count++;
+    return store_request_new(request);
 }
 
 /*
@@ -77,12 +70,11 @@ trace_begin(struct gate_request *request)
  * or the token may not read it; then a response is queued.
  */
 static struct gate_request *
-trace_reply(struct trace_read *read, enum rc rc, const struct trace *trace)
+trace_reply(struct store_request *read, enum rc rc, const struct trace *trace)
 {
-    struct gate_request *request = store_request_done(read->store_request);
+    struct gate_request *request = store_request_done(read);
 
-    read->gate->trace_count--;
-    free(read);
+    trace_count--;
     if (request == NULL)
         return NULL;
     if (rc != RC_OK && !store_is_complete(hub_store(request->gate->hub)))
@@ -100,7 +92,7 @@ trace_reply(struct trace_read *read, enum rc rc, const struct trace *trace)
 
 /* Call it with the result of the store's function. */
 static void
-trace_sent(struct trace_read *read, enum rc rc)
+trace_sent(struct store_request *read, enum rc rc)
 {
     if (rc != RC_OK)
         (void)trace_reply(read, rc, NULL);
@@ -122,7 +114,7 @@ on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 void
 gate_trace(struct gate_request *request)
 {
-    struct trace_read *read = trace_begin(request);
+    struct store_request *read = trace_begin(request);
 
     if (read != NULL)
         trace_sent(read, store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN,
@@ -157,7 +149,7 @@ on_explained(void *ctx, enum rc rc, const struct trace *trace)
 void
 gate_why(struct gate_request *request)
 {
-    struct trace_read *read;
+    struct store_request *read;
     char *user = NULL;
     enum rc rc = http_head_argument(request->conn->head, "user=", TOKEN_USER_MAX, &user);
 

@@ -65,7 +65,6 @@ struct gate {
     struct sweep *sweep;                /* gate.c */
     /* serves the request of conn->head, after which conn is in another phase (routes.c) */
     void (*serve)(struct conn *conn);
-    unsigned trace_count; /* trace_routes.c: traces that are being read */
     struct throttle origin_rejected;
     struct throttle token_rejected;
     struct throttle signature_rejected;
