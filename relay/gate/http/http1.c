@@ -297,7 +297,7 @@ on_token_verified(void *owner, enum rc rc, struct token *token, const char *erro
     request->token = *token;
     *token = (struct token){0};
     request->kept_head = NULL;
-    conn->head = head;  /* some handlers read it */
+    conn->head = head;  /* the rate limits and some handlers read it */
     use_token(request); /* may free the request, but not its connection */
     conn->head = NULL;
     free(head);
@@ -327,9 +327,10 @@ use_bearer(struct gate_request *request, const char *bearer)
         use_token(request);
     } else if (request->redeem == NULL) {
         reject_token(request, rc, error);
-    } else if (request->route->body_max == 0) {
+    } else {
         request->kept_head = head_copy(request->conn->head);
-        gate_request_set_state(request, GATE_REQUEST_WAITING);
+        if (request->route->body_max == 0)
+            gate_request_set_state(request, GATE_REQUEST_WAITING);
     }
 }
 
