@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# archives.sh: writes the images of the relay and of PostgreSQL as OCI archives, which docker and podman load.
+# archives.sh: writes the images of the relay and of PostgreSQL as OCI archives, which podman and, with its containerd image store, docker load.
 #
 #   docker/images/archives.sh DIR      ->  DIR/clairon-relay-VERSION.oci.tar, DIR/clairon-postgres-17-VERSION.oci.tar
 #
@@ -11,11 +11,11 @@ dir=${1:?usage: archives.sh DIR}
 base=${BASE_IMAGE:-debian:13}
 date=${SOURCE_DATE_EPOCH:-$(date +%s)}
 
-# archive NAME TARGET: one image.
+# archive NAME TARGET: one image. With the network of the host, no bridge and no firewall rules are needed.
 archive() {
     local name=$1 target=$2
     podman build --quiet --no-cache --format oci --timestamp "$date" --build-arg SOURCE_DATE_EPOCH="$date" --build-arg BASE_IMAGE="$base" \
-        --label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.source="${REPOSITORY:-}" \
+        --network host --label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.source="${REPOSITORY:-}" \
         --file docker/images/Dockerfile --target "$target" --tag "clairon/$name:$VERSION" . >/dev/null
     # podman's own archive has the time of its creation.
     podman save --quiet --format oci-archive --output "$work/$name.tar" "clairon/$name:$VERSION"
