@@ -4,7 +4,7 @@
 # shellcheck source=relay/tools/lib.sh
 . relay/tools/lib.sh
 
-roots=${CLAIRON_ROOTS:-build/roots}
+roots=$(realpath -m "${CLAIRON_ROOTS:-build/roots}")
 clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
 root=$roots/replica      # the same and the build dependencies
 checkout=/var/tmp/clairon   # the checkout in $root

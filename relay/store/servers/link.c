@@ -319,7 +319,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
     const size_t none_at = 3 + (size_t)key_count, rest = (size_t)(argc - key_count);
     const char **all = memory_new(sizeof(*all) * (size_t)(argc + 4));
     size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
-    char keys[BYTES_DECIMAL_MAX + 1];
+    char keys[BYTES_DECIMAL_MAX + 1] = "";
     enum rc rc = RC_AGAIN;
 
     *bytes_decimal((uint64_t)key_count + 1, keys) = '\0';

@@ -515,7 +515,7 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard,
     struct multi multi;
     const char *after = fields->after;
     struct batch_notification found, last = {.id = {NULL, 0}};
-    char covered[COVERED_TEXT] = "", timeline[BYTES_DECIMAL_MAX + 1];
+    char covered[COVERED_TEXT] = "", timeline[BYTES_DECIMAL_MAX + 1] = "";
     size_t at = 0, left = batch->notifications;
 
     if (fields->read[0] != '\0') {
