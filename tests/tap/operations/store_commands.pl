@@ -12,12 +12,13 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE one (id serial PRIMARY KEY, owner text);
     SELECT clairon.watch('one', 'USER', 'owner', ack_required => true)});
 my ($port, $replica_port) = map { Clairon::Test::free_port() } 1 .. 2;
-my $store   = Clairon::Test::store(options => [ '--port', $port, '--bind', '127.0.0.1' ]);
+my $store   = Clairon::Test::store(file => 1, options => [ '--port', $port, '--bind', '127.0.0.1' ]);
 my $replica = Clairon::Test::store(options => [ '--port', $replica_port, '--bind', '127.0.0.1', '--replicaof', '127.0.0.1', $port, '--repl-diskless-sync-delay', 0 ]);
 my $pages   = Clairon::Test::Pages->new(Clairon::Test::new_folder('client'));
 my @at      = (port => $port);
 my %of_replica = (replace => { 6380 => $replica_port });
 
+$pages->type('INSTALL', $_, @at) for qr/config set appendonly/, qr/config set maxmemory \d/, qr/config set maxmemory-policy/, qr/config rewrite/;
 $pages->type('INSTALL', qr/ACL SETUSER/, @at);
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => "redis://relay:store-secret\@127.0.0.1:$port" });
 my $client = $relay->client('u1');

@@ -15,7 +15,7 @@ sub backends { return sql(q{SELECT count(*) FROM pg_stat_activity WHERE applicat
 
 # Without the setting.
 my $relay = Clairon::Test::relay($pg, $store);
-my @first = $receipts->add({}, { user_id => '', acked => 2, recipients => 3, outcome => 'expired', delivered_at => undef });
+my @first = $receipts->add({}, { user_id => '', acked => 2, recipients => 3, outcome => 'expired', delivered_at => undef, at => '2026-11-30T04:05:06.123456Z' });
 $relay->client('u1');    # work of the relay
 is(backends(), 0, 'a relay without a sink opens no connection');
 is_deeply($store->execute('XINFO', 'GROUPS', $store->shared('receipts')), [], 'it has no consumer group');

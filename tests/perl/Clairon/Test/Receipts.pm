@@ -40,10 +40,11 @@ sub new_receipt
 {
     my ($self, %fields) = @_;
     my $number       = ++$self->{count};
+    my $now          = strftime '%Y-%m-%dT%H:%M:%S.123456Z', gmtime;
     my $notification = sprintf '018f0000-0000-7000-8000-%012x', $number;
     my %receipt      = (
         notification => $notification, user_id => "u$number", outcome => 'acked', round => 1,
-        at => '2026-11-30T04:05:06.123456Z', delivered_at => '2026-11-30T04:05:05.000001Z', attempts => 0,
+        at => $now, delivered_at => $now, attempts => 0,
         emitter => 'app', source => 'assignments', topic => 'db.assignments', acked => undef, recipients => undef,
         %fields);
     $receipt{id} //= join ':', @receipt{qw(notification user_id outcome round)};

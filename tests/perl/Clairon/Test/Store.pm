@@ -11,11 +11,12 @@ use Carp qw(croak);
 use IO::Socket::UNIX;
 use Socket qw(MSG_DONTWAIT MSG_PEEK);
 
-# Options: folder, fsync => everysec | always | no, options => [additional arguments of the server].
+# Options: folder, fsync => everysec | always | no, file => 1: a configuration file, which CONFIG REWRITE writes, options => [additional arguments of the server].
 sub new
 {
     my ($class, %options) = @_;
     my $folder = $options{folder};
+    PostgreSQL::Test::Utils::append_to_file("$folder/conf", '') if $options{file};
     my $server = $ENV{STORE_SERVER}
       or die "no store: keydb-server, valkey-server or redis-server must be on PATH\n";
     return bless {
@@ -25,6 +26,7 @@ sub new
         socket  => "$folder/sock",
         server  => $server,
         fsync   => $options{fsync} // 'everysec',
+        file    => $options{file} ? ["$folder/conf"] : [],
         options => $options{options} // [],
     }, $class;
 }
@@ -33,7 +35,7 @@ sub command
 {
     my ($self) = @_;
     return (
-        $self->{server}, '--port', 0, '--unixsocket', $self->{socket}, '--dir', $self->{folder},
+        $self->{server}, @{ $self->{file} }, '--port', 0, '--unixsocket', $self->{socket}, '--dir', $self->{folder},
         '--appendonly', 'yes', '--appendfsync', $self->{fsync}, '--save', '',
         '--maxmemory-policy', 'noeviction',
         ($self->{server} =~ /keydb/ ? ('--server-threads', 1) : ()), @{ $self->{options} });
