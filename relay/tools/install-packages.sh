@@ -62,7 +62,7 @@ packages_for() {
             ;;
         check)
             echo "postgresql-$(pg_major)-wal2json"
-            echo libcmocka-dev mmdebstrap nginx haproxy caddy spin curl
+            echo libcmocka-dev dpkg-dev mmdebstrap nginx haproxy caddy spin curl
             echo python3-selenium nodejs node-typescript node-react node-react-dom
             echo chromium chromium-driver dbus-daemon clang-format clang-tidy codespell cppcheck python3-yaml python3-jsonschema python3-websockets shellcheck universal-ctags
             ;;
