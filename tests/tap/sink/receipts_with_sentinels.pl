@@ -16,11 +16,16 @@ Clairon::Test::relay($pg, $sentinels, roles => 'gate,sink', conf => { 'receipts.
     $endpoint->settings }) for 1, 2;
 
 sub stored { return map { $_->{id} } $sentinels->entries($sentinels->keys('receipts')) }
+# The sentinels may promote another server soon after: it may lack what was added meanwhile.
+sub forget_lost { my %stored = map { $_ => 1 } eval { stored() }; delete @{ $receipts->{ids} }{ grep { !$stored{$_} } keys %{ $receipts->{ids} } } if %stored; return }
 sub not_received { my %received = map { $_ => 1 } $endpoint->received; return grep { !$received{$_} } sort keys %{ $receipts->{ids} } }
 sub check
 {
     my ($when) = @_;
-    $receipts->wait_all;
+    wait_until("$when: the receipts of the store are rows", sub {
+        forget_lost();
+        ($receipts->row_count // -1) >= keys %{ $receipts->{ids} };
+    });
     is_deeply([ $receipts->differences ], [], "$when: the rows are the receipts of the store");
     wait_until("$when: the webhook has received each receipt", sub { !not_received() });
     wait_until("$when: all receipts are acknowledged", sub { (eval { $receipts->pending('sql') + $receipts->pending('webhook') } // 1) == 0 });
@@ -41,7 +46,7 @@ for my $how (qw(killed paused))
     else                  { kill CONT => $former->pid }
     wait_until("the former primary that was $how is a replica", sub { (eval { $former->execute('ROLE')->[0] } // '') eq 'slave' });
     # A receipt that no replica had is lost with the primary, and must not be a row.
-    $receipts->{ids} = { map { $_ => 1 } stored() };
+    forget_lost();
     $receipts->add_many(50);
     check("after the primary was $how");
 }
