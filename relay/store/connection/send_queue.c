@@ -248,11 +248,14 @@ send_queue_received_us(const struct send_queue *queue)
     return queue->received_us;
 }
 
-/* Encodes a command: redisAsyncCommandArgv formats each length with a slow printf. */
+/*
+ * Encodes a command: redisAsyncCommandArgv formats each length with a slow printf. hiredis searches
+ * the arguments of a SUBSCRIBE up to a zero byte.
+ */
 static char *
 encode(int argc, const char **argv, const size_t *lens, size_t *ret_len)
 {
-    size_t room = ENCODE_NUMBER_MAX;
+    size_t room = ENCODE_NUMBER_MAX + 1;
     char *bytes, *at;
 
     for (int i = 0; i < argc; i++)
@@ -267,6 +270,7 @@ encode(int argc, const char **argv, const size_t *lens, size_t *ret_len)
         memcpy(at + len, "\r\n", 2);
         at += len + 2;
     }
+    *at = '\0';
     *ret_len = (size_t)(at - bytes);
     return bytes;
 }
