@@ -18,7 +18,7 @@
 #define HEARTBEATS_PER_INFO 5                /* the server's memory is read less often */
 #define HEARTBEATS_PER_CHECK 10              /* so are further shards of a server checked */
 #define LEASES_PER_TIME 10                   /* so is the server's clock read */
-#define RETRY_SLACK_MS 500                   /* due.lua: users who are due together share a retry */
+#define RETRY_SLACK_MS 500                   /* due.lua: users with close due times share a retry */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
