@@ -485,10 +485,11 @@ static void
 on_heartbeat_written(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
+    const bool is_redirected = reply_is_error(reply) && fault_is_redirection(reply_text(reply));
 
     maintenance->is_rejected =
         !shard_check_reply(maintenance->shard, reply, "could not write the heartbeat") &&
-        reply != NULL;
+        reply != NULL && !is_redirected;
     publish_rejection(maintenance);
 }
 
