@@ -17,12 +17,12 @@
 /* ---- starting: the stream is merged with that of shard 0 */
 
 enum rc
-follow_request(struct server_reader *server, link_reply *reply)
+follow_request(struct reader_connection *connection, link_reply *reply)
 {
-    const struct shard *shard = &server->reader->store->shards[server->number];
+    const struct shard *shard = &connection->reader->store->shards[connection->number];
     const char *argv[] = {shard->stream_key, shard->prefix};
 
-    return link_call(server->link, STORE_SCRIPT_follow, 1, reply, server, 2, argv, NULL);
+    return link_call(connection->link, STORE_SCRIPT_follow, 1, reply, connection, 2, argv, NULL);
 }
 
 /* All earlier notifications of the shard have been added. */
@@ -43,11 +43,11 @@ stored_position(const struct redisReply *reply)
 }
 
 const char *
-follow_begin(struct server_reader *server, const struct redisReply *reply)
+follow_begin(struct reader_connection *connection, const struct redisReply *reply)
 {
-    struct reader *reader = server->reader;
-    const struct shard *shard = &reader->store->shards[server->number];
-    struct shard_stream *stream = &reader->streams[server->number];
+    struct reader *reader = connection->reader;
+    const struct shard *shard = &reader->store->shards[connection->number];
+    struct shard_stream *stream = &reader->streams[connection->number];
     struct position after[STORE_SHARDS_MAX] = {{0, 0}}, stored;
 
     if (!reply_is_array(reply, 6) || reply_id(reply_at(reply, 1), &stream->at) != RC_OK)
@@ -57,25 +57,25 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
     stream->at = stream->delivered = history_label(&stream->history, stream->at);
     stored = stored_position(reply);
     shard_dependency_read(reply_bytes(reply_at(reply, 4)), after, reader->stream_count);
-    order_join(reader->order, server->number, stored, after[0]);
-    store_record_position(reader->store, server->number, stream->at, stored);
-    server->begin = (struct reader_followed){.shard = server->number, .newest = stream->at};
-    transactions_add_packed(&server->begin.notified, reply_bytes(reply_at(reply, 5)));
-    server->merging_us = clock_monotonic_us();
-    server->follow = FOLLOW_MERGING;
+    order_join(reader->order, connection->number, stored, after[0]);
+    store_record_position(reader->store, connection->number, stream->at, stored);
+    connection->begin = (struct reader_followed){.shard = connection->number, .newest = stream->at};
+    transactions_add_packed(&connection->begin.notified, reply_bytes(reply_at(reply, 5)));
+    connection->merging_us = clock_monotonic_us();
+    connection->follow = FOLLOW_MERGING;
     return NULL;
 }
 
 void
-follow_seek(struct server_reader *server)
+follow_seek(struct reader_connection *connection)
 {
-    const struct reader *reader = server->reader;
+    const struct reader *reader = connection->reader;
 
-    if (server->follow != FOLLOW_OPENING || reader->has_start)
+    if (connection->follow != FOLLOW_OPENING || reader->has_start)
         return;
-    order_join(reader->order, server->number, store_newest_position(reader->store, server->number),
-               (struct position){0, 0});
-    server->follow = FOLLOW_DONE;
+    order_join(reader->order, connection->number,
+               store_newest_position(reader->store, connection->number), (struct position){0, 0});
+    connection->follow = FOLLOW_DONE;
 }
 
 /*
@@ -84,40 +84,40 @@ follow_seek(struct server_reader *server)
  * merge may take twice that time, plus one check.
  */
 static bool
-has_merged(const struct server_reader *server)
+has_merged(const struct reader_connection *connection)
 {
-    const struct order *order = server->reader->order;
+    const struct order *order = connection->reader->order;
     const int64_t wait_us = READER_ORDER_WAIT_S * INT64_C(1000000);
     const int64_t check_us = (int64_t)(READER_ORDER_CHECK_S * 1e6);
-    const int64_t waited_us = clock_monotonic_us() - server->merging_us;
+    const int64_t waited_us = clock_monotonic_us() - connection->merging_us;
 
-    if (order_has_joined(order, server->number))
+    if (order_has_joined(order, connection->number))
         return true;
     if (waited_us < (order_waits(order) ? 2 * wait_us + check_us : wait_us))
         return false;
     log_warn("store", "shard is behind or lost data: its notifications may be out of order",
-             LOG_UINT("shard", server->number), LOG_INT("waited_s", waited_us / 1000000));
+             LOG_UINT("shard", connection->number), LOG_INT("waited_s", waited_us / 1000000));
     return true;
 }
 
 void
 follow_advance(struct reader *reader)
 {
-    for (unsigned i = 0; i < reader->server_count; i++) {
-        struct server_reader *server = &reader->servers[i];
+    for (unsigned i = 0; i < reader->connection_count; i++) {
+        struct reader_connection *connection = &reader->connections[i];
 
-        if (server->follow != FOLLOW_MERGING || !has_merged(server))
+        if (connection->follow != FOLLOW_MERGING || !has_merged(connection))
             continue;
-        server->follow = FOLLOW_DONE;
-        reader->events.on_followed(reader->events.ctx, &server->begin);
+        connection->follow = FOLLOW_DONE;
+        reader->events.on_followed(reader->events.ctx, &connection->begin);
     }
 }
 
 bool
 follow_waits(const struct reader *reader)
 {
-    for (unsigned i = 0; i < reader->server_count; i++) {
-        if (reader->servers[i].follow == FOLLOW_MERGING)
+    for (unsigned i = 0; i < reader->connection_count; i++) {
+        if (reader->connections[i].follow == FOLLOW_MERGING)
             return true;
     }
     return false;
@@ -126,13 +126,13 @@ follow_waits(const struct reader *reader)
 /* ---- continuing: another history, and trimmed entries */
 
 /*
- * Begins to read a server. Entries that wait for other shards may be of a former primary that has
- * added them after the failover: they are read again.
+ * Begins to read a shard after a reconnect. Entries that wait for other shards may be of a former
+ * primary that has added them after the failover: they are read again.
  */
 static void
 begin_history(struct shard_stream *stream)
 {
-    struct reader *reader = stream->server->reader;
+    struct reader *reader = stream->connection->reader;
     struct shard *shard = &reader->store->shards[stream->number];
     const bool has_changed =
         history_current(&shard->reader_history) != history_current(&stream->history);
@@ -155,7 +155,7 @@ void
 follow_history(void *ctx, const struct redisReply *reply)
 {
     struct shard_stream *stream = ctx;
-    struct link *link = stream->server->link;
+    struct link *link = stream->connection->link;
     struct bytes text;
 
     if (reply == NULL)
@@ -178,7 +178,7 @@ static void
 on_range(void *ctx, const struct redisReply *reply)
 {
     struct shard_stream *stream = ctx;
-    struct reader *reader = stream->server->reader;
+    struct reader *reader = stream->connection->reader;
     const struct redisReply *entries = reply_at(reply, 1);
     const char *large = reply_text(reply_at(reply, 4));
     struct entry_id oldest, reached;
@@ -193,14 +193,14 @@ on_range(void *ctx, const struct redisReply *reply)
     else
         oldest = (struct entry_id){0, 0};
     if (reply_is_error(reply) || rc != RC_OK) {
-        link_restart(stream->server->link, reply_text(reply));
+        link_restart(stream->connection->link, reply_text(reply));
         return;
     }
     if (reply_integer(reply_at(reply, 0)) != STORE_RANGE_TRIMMED)
         return;
     if (oldest.ms > 0)
         reached = entry_id_before(oldest);
-    log_warn(stream->server->name, "notifications were trimmed before they were read",
+    log_warn(stream->connection->name, "notifications were trimmed before they were read",
              LOG_TEXT("key", stream->stream_key));
     if (reader->order != NULL) {
         order_rewind(reader->order, stream->number);
@@ -211,9 +211,9 @@ on_range(void *ctx, const struct redisReply *reply)
 }
 
 enum rc
-follow_find_trimmed(struct server_reader *server, const bool *reads)
+follow_find_trimmed(struct reader_connection *connection, const bool *reads)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
     const int64_t now_us = clock_monotonic_us();
     enum rc rc = RC_OK;
 
@@ -227,7 +227,8 @@ follow_find_trimmed(struct server_reader *server, const bool *reads)
         entry_id_text(history_position(&stream->history, stream->at), at);
         if (stream->read_us == 0 ||
             now_us - stream->read_us > reader->config->store.retention_ms * 1000)
-            rc = link_call(server->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
+            rc =
+                link_call(connection->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
         stream->requested_us = now_us;
     }
     return rc;

@@ -66,18 +66,17 @@ may_read_more(const struct reader *reader, unsigned shard)
 }
 
 /*
- * A stream cannot be added to a blocked XREAD. So while one of the server's shards has enough
- * entries in memory, the server is read only if a notification waits for one of its shards. The
- * next release retries.
+ * A stream cannot be added to a blocked XREAD. So while a shard of a connection has enough entries
+ * in memory, it is read only if a notification waits for one of its shards. A release retries.
  */
 static bool
-reader_request_is_held_back(const struct server_reader *server)
+reader_request_is_held_back(const struct reader_connection *connection)
 {
-    const struct reader *reader = server->reader;
+    const struct reader *reader = connection->reader;
     const struct topology *topology = &reader->topology;
     bool is_full = false, is_awaited = false;
 
-    for (unsigned i = server->number; reader->order != NULL && i < topology->shards;
+    for (unsigned i = connection->number; reader->order != NULL && i < topology->shards;
          i = topology_next_shard(topology, i)) {
         is_full = is_full || !may_read_more(reader, i);
         is_awaited = is_awaited || order_is_awaited(reader->order, i);
@@ -86,24 +85,25 @@ reader_request_is_held_back(const struct server_reader *server)
 }
 
 static void
-add_streams(const struct server_reader *server, struct stream_list *list,
+add_streams(const struct reader_connection *connection, struct stream_list *list,
             struct reader_request *request)
 {
-    const struct reader *reader = server->reader;
+    const struct reader *reader = connection->reader;
     const struct topology *topology = &reader->topology;
 
     /*
      * The control stream is first: a reply may contain memberships and notifications that depend on
      * them.
      */
-    if (server->number == 0)
+    if (connection->number == 0)
         add_stream(list, reader->control.key, reader->control.at);
-    if (server->lag == LAG_MEMBERS)
+    if (connection->lag == LAG_MEMBERS)
         return;
-    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i)) {
+    for (unsigned i = connection->number; i < topology->shards;
+         i = topology_next_shard(topology, i)) {
         const struct shard_stream *stream = &reader->streams[i];
 
-        if (server->lag == LAG_NONE)
+        if (connection->lag == LAG_NONE)
             add_stream(list, stream->ack_events.key, stream->ack_events.at);
         if (!may_read_more(reader, i))
             continue;
@@ -112,14 +112,14 @@ add_streams(const struct server_reader *server, struct stream_list *list,
         add_stream(list, stream->stream_key, request->at[i]);
         request->reads[i] = true;
     }
-    add_stream(list, server->heartbeat_key, "$");
+    add_stream(list, connection->heartbeat_key, "$");
 }
 
-/* The next XREAD of a server: its streams, positions and count. */
+/* The next XREAD of a connection: its streams, positions and count. */
 static void
-reader_request_write(const struct server_reader *server, struct reader_request *ret_request)
+reader_request_write(const struct reader_connection *connection, struct reader_request *ret_request)
 {
-    const struct reader *reader = server->reader;
+    const struct reader *reader = connection->reader;
     struct reader_request *request = ret_request;
     struct stream_list list = {.count = 0};
     /* A whole reply is in memory, and a process that was paused has many stream entries to read. */
@@ -130,19 +130,19 @@ reader_request_write(const struct server_reader *server, struct reader_request *
     request->entries = fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
     if (request->entries > reader->entries_max)
         request->entries = reader->entries_max;
-    if (server->entries_limit > 0 && request->entries > server->entries_limit)
-        request->entries = server->entries_limit;
+    if (connection->entries_limit > 0 && request->entries > connection->entries_limit)
+        request->entries = connection->entries_limit;
     *bytes_decimal(request->entries, request->count) = '\0';
     request->argv[argc++] = "XREAD";
     request->argv[argc++] = "COUNT";
     request->argv[argc++] = request->count;
     /* After a loss, an immediate reply shows that the connection works. */
-    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0)) {
+    if (connection->lag == LAG_NONE && (connection->has_read || connection->entries_limit == 0)) {
         request->argv[argc++] = "BLOCK";
         request->argv[argc++] = READER_BLOCK_MS;
     }
     request->argv[argc++] = "STREAMS";
-    add_streams(server, &list, request);
+    add_streams(connection, &list, request);
     memcpy(request->argv + argc, list.keys, list.count * sizeof(*list.keys));
     memcpy(request->argv + argc + list.count, list.cursors, list.count * sizeof(*list.cursors));
     request->argc = (int)(argc + 2 * list.count);
@@ -271,13 +271,13 @@ reader_release(struct reader *reader)
 }
 
 static bool
-report_missed(struct server_reader *server, struct tail *tail)
+report_missed(struct reader_connection *connection, struct tail *tail)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
 
     if (!tail_has_missed(tail))
         return false;
-    log_info(server->name, "stream was trimmed before it was read: reloading its state",
+    log_info(connection->name, "stream was trimmed before it was read: reloading its state",
              LOG_TEXT("key", tail->key));
     reader->events.on_resumed(reader->events.ctx);
     return true;
@@ -295,15 +295,15 @@ struct reply_parts {
 };
 
 static void
-sort_stream(struct server_reader *server, const struct redisReply *stream,
+sort_stream(struct reader_connection *connection, const struct redisReply *stream,
             struct reply_parts *parts)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
     const struct bytes key = reply_bytes(reply_at(stream, 0));
     const struct redisReply *entries = reply_at(stream, 1);
 
     if (bytes_equal_text(key, reader->control.key)) {
-        if (tail_begin(&reader->control, entries, server->entries_requested))
+        if (tail_begin(&reader->control, entries, connection->entries_requested))
             parts->lag = LAG_MEMBERS;
         control_handle_changes(&reader->events, entries, reader->control.at);
     }
@@ -318,16 +318,16 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
 }
 
 static void
-handle_notifications(struct server_reader *server, struct reply_parts *parts)
+handle_notifications(struct reader_connection *connection, struct reply_parts *parts)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_stream *stream = &reader->streams[i];
 
-        if (reply_count(parts->notifications[i]) >= server->entries_requested)
+        if (reply_count(parts->notifications[i]) >= connection->entries_requested)
             parts->lag = LAG_NOTIFICATIONS;
-        else if (stream->server == server && stream->cover.is_requested)
+        else if (stream->connection == connection && stream->cover.is_requested)
             stream->read_us = stream->requested_us;
         if (parts->notifications[i] == NULL)
             continue;
@@ -344,9 +344,9 @@ handle_notifications(struct server_reader *server, struct reply_parts *parts)
 }
 
 static void
-handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
+handle_ack_events(struct reader_connection *connection, const struct reply_parts *parts)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
     const struct topology *topology = &reader->topology;
     bool has_more = false;
 
@@ -355,13 +355,13 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
 
         if (parts->ack_events[i] == NULL)
             continue;
-        has_more |= tail_begin(ack_events, parts->ack_events[i], server->entries_requested);
+        has_more |= tail_begin(ack_events, parts->ack_events[i], connection->entries_requested);
         control_handle_ack_events(&reader->events, store_relay_id(reader->store),
                                   parts->ack_events[i], ack_events->at);
     }
-    for (unsigned i = server->number; i < topology->shards && !has_more;
+    for (unsigned i = connection->number; i < topology->shards && !has_more;
          i = topology_next_shard(topology, i))
-        (void)report_missed(server, &reader->streams[i].ack_events);
+        (void)report_missed(connection, &reader->streams[i].ack_events);
 }
 
 static void
@@ -377,9 +377,9 @@ confirm_covered(struct reader *reader, unsigned shard, struct reader_covered cov
 
 /* Confirms the positions whose stream entries the reply has, too. */
 static void
-handle_covered(struct server_reader *server, const struct reply_parts *parts)
+handle_covered(struct reader_connection *connection, const struct reply_parts *parts)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_cover *cover = &reader->streams[i].cover;
@@ -388,7 +388,7 @@ handle_covered(struct server_reader *server, const struct reply_parts *parts)
 
         confirm_covered(reader, i, cover_of(parts->notifications[i]));
         if (count == 0 || !cover->is_requested ||
-            reply_count(parts->notifications[i]) >= server->entries_requested)
+            reply_count(parts->notifications[i]) >= connection->entries_requested)
             continue;
         covered = cover_read(cover, reply_at(parts->covered[i], count - 1));
         if (i == 0 && covered.lsn != 0 && reader->order != NULL &&
@@ -405,63 +405,66 @@ handle_covered(struct server_reader *server, const struct reply_parts *parts)
  * are dropped: their positions are outdated.
  */
 static void
-reader_handle_reply(struct server_reader *server, const struct redisReply *reply, bool is_stale)
+reader_handle_reply(struct reader_connection *connection, const struct redisReply *reply,
+                    bool is_stale)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
     struct reply_parts parts = {.lag = LAG_NONE};
 
     for (size_t i = 0; reply_is_array(reply, 0) && i < reply_count(reply); i++) {
         const struct redisReply *stream = reply_at(reply, i);
 
         if (reply_is_array(stream, 2) && reply_is_array(reply_at(stream, 1), 0))
-            sort_stream(server, stream, &parts);
+            sort_stream(connection, stream, &parts);
     }
     /*
      * Entries that must wait are dropped and read again, because their stream's position is
      * unchanged.
      */
-    if (parts.lag == LAG_NONE && server->number == 0 && report_missed(server, &reader->control))
+    if (parts.lag == LAG_NONE && connection->number == 0 &&
+        report_missed(connection, &reader->control))
         reader->events.on_reload(reader->events.ctx, NULL);
     if (parts.lag == LAG_NONE && !is_stale)
-        handle_notifications(server, &parts);
+        handle_notifications(connection, &parts);
     if (parts.lag != LAG_MEMBERS && !is_stale)
-        handle_covered(server, &parts);
+        handle_covered(connection, &parts);
     if (parts.lag == LAG_NONE)
-        handle_ack_events(server, &parts);
-    server->lag = parts.lag;
+        handle_ack_events(connection, &parts);
+    connection->lag = parts.lag;
 }
 
 /* A shard that is being opened counts as followed: only new sessions depend on it. */
 static void
-update_store(const struct server_reader *server)
+update_store(const struct reader_connection *connection)
 {
-    const bool is_opening = server->follow <= FOLLOW_OPENING && server->number > 0;
+    const bool is_opening = connection->follow <= FOLLOW_OPENING && connection->number > 0;
 
-    store_set_reader_follows(server->reader->store, server->number,
-                             is_opening || (link_is_up(server->link) && server->is_positioned &&
-                                            (server->has_read || server->entries_limit == 0)));
+    store_set_reader_follows(connection->reader->store, connection->number,
+                             is_opening ||
+                                 (link_is_up(connection->link) && connection->is_positioned &&
+                                  (connection->has_read || connection->entries_limit == 0)));
 }
 
 static void on_read(void *ctx, const struct redisReply *reply);
 
-/* Sends the next XREAD, unless an XREAD is in flight or the server must wait. */
+/* Sends the next XREAD, unless one is in flight or the connection must wait. */
 static void
-read_server(struct server_reader *server)
+read_next(struct reader_connection *connection)
 {
     struct reader_request request;
 
-    if (server->reading || !server->reader->has_start || !server->is_positioned ||
-        reader_request_is_held_back(server))
+    if (connection->reading || !connection->reader->has_start || !connection->is_positioned ||
+        reader_request_is_held_back(connection))
         return;
-    reader_request_write(server, &request);
-    server->entries_requested = request.entries;
-    server->reading =
-        follow_find_trimmed(server, request.reads) == RC_OK &&
-        link_send(server->link, on_read, server, request.argc, request.argv, NULL) == RC_OK;
-    for (unsigned i = 0; i < server->reader->stream_count && server->reading; i++) {
-        struct shard_stream *stream = &server->reader->streams[i];
+    reader_request_write(connection, &request);
+    connection->entries_requested = request.entries;
+    connection->reading =
+        follow_find_trimmed(connection, request.reads) == RC_OK &&
+        link_send(connection->link, on_read, connection, request.argc, request.argv, NULL) == RC_OK;
+    for (unsigned i = 0; i < connection->reader->stream_count && connection->reading; i++) {
+        struct shard_stream *stream = &connection->reader->streams[i];
 
-        if (stream->server == server)
+        if (stream->connection == connection)
             stream->cover.is_requested = request.reads[i];
     }
 }
@@ -469,8 +472,8 @@ read_server(struct server_reader *server)
 static void
 read_all(struct reader *reader)
 {
-    for (unsigned i = 0; i < reader->server_count; i++)
-        read_server(&reader->servers[i]);
+    for (unsigned i = 0; i < reader->connection_count; i++)
+        read_next(&reader->connections[i]);
 }
 
 /*
@@ -479,61 +482,61 @@ read_all(struct reader *reader)
  * relay is not ready. A single loss is logged by the link only: it may have other causes.
  */
 static void
-on_read_lost(struct server_reader *server)
+on_read_lost(struct reader_connection *connection)
 {
-    const size_t limit = server->entries_requested / 2;
+    const size_t limit = connection->entries_requested / 2;
 
-    server->entries_limit = limit > 0 ? limit : 1;
-    server->limited_us = clock_monotonic_us();
-    if (server->was_lost)
-        log_warn(server->name, "connection lost before a reply: reading fewer entries",
-                 LOG_UINT("entries", server->entries_limit),
+    connection->entries_limit = limit > 0 ? limit : 1;
+    connection->limited_us = clock_monotonic_us();
+    if (connection->was_lost)
+        log_warn(connection->name, "connection lost before a reply: reading fewer entries",
+                 LOG_UINT("entries", connection->entries_limit),
                  LOG_TEXT("hint", "if it repeats, raise client-output-buffer-limit normal of the "
                                   "store"));
-    server->was_lost = true;
+    connection->was_lost = true;
 }
 
 /* The limit remains for a while: with the full COUNT, each burst would lose the connection. */
 static void
-raise_limit(struct server_reader *server)
+raise_limit(struct reader_connection *connection)
 {
     const int64_t now_us = clock_monotonic_us();
 
-    if (server->entries_limit == 0 || now_us - server->limited_us < READER_LIMIT_US)
+    if (connection->entries_limit == 0 || now_us - connection->limited_us < READER_LIMIT_US)
         return;
-    server->limited_us = now_us;
-    server->entries_limit *= 2;
-    if (server->entries_limit >= server->reader->entries_max)
-        server->entries_limit = 0;
+    connection->limited_us = now_us;
+    connection->entries_limit *= 2;
+    if (connection->entries_limit >= connection->reader->entries_max)
+        connection->entries_limit = 0;
 }
 
 static void
 on_read(void *ctx, const struct redisReply *reply)
 {
-    struct server_reader *server = ctx;
-    struct reader *reader = server->reader;
-    bool is_stale = server->is_stale;
+    struct reader_connection *connection = ctx;
+    struct reader *reader = connection->reader;
+    bool is_stale = connection->is_stale;
 
     if (reply == NULL)
         return; /* the link was closed, or on_down follows */
-    server->reading = server->is_stale = false;
+    connection->reading = connection->is_stale = false;
     if (reply_is_error(reply)) {
-        if (!link_is_redirected(server->link, reply_text(reply)))
+        if (!link_is_redirected(connection->link, reply_text(reply)))
             stats_add(reader->stats, STAT_STORE_ERRORS, 1);
-        link_restart(server->link, reply_text(reply));
+        link_restart(connection->link, reply_text(reply));
         return;
     }
     /* A server that accepts hello but rejects XREAD must not reset the backoff. */
-    link_set_usable(server->link);
-    server->reading = true; /* a callback may call reader_seek: no second XREAD */
-    reader_handle_reply(server, reply, is_stale);
-    server->reading = false;
-    server->was_lost = false;
-    if (!server->has_read) {
-        server->has_read = true;
-        update_store(server);
+    link_set_usable(connection->link);
+    connection->reading = true; /* a callback may call reader_seek: no second XREAD */
+    reader_handle_reply(connection, reply, is_stale);
+    connection->reading = false;
+    connection->was_lost = false;
+    if (!connection->has_read) {
+        connection->has_read = true;
+        update_store(connection);
     }
-    raise_limit(server);
+    raise_limit(connection);
     follow_advance(reader);
     read_all(reader);
 }
@@ -562,56 +565,56 @@ on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 on_positioned(void *ctx, const struct redisReply *reply)
 {
-    struct server_reader *server = ctx;
-    struct reader *reader = server->reader;
+    struct reader_connection *connection = ctx;
+    struct reader *reader = connection->reader;
 
     if (reply == NULL)
         return;
     if (reply_is_error(reply)) {
-        link_restart(server->link, reply_text(reply));
+        link_restart(connection->link, reply_text(reply));
         return;
     }
-    server->is_positioned = true;
-    if (server->number == 0)
+    connection->is_positioned = true;
+    if (connection->number == 0)
         control_reconnected(reader, reply);
-    update_store(server);
+    update_store(connection);
     reader->events.on_resumed(reader->events.ctx);
-    read_server(server);
+    read_next(connection);
 }
 
 /* After the first reader_seek the reply is ignored: each shard has a position. */
 static void
 on_follow_reply(void *ctx, const struct redisReply *reply)
 {
-    struct server_reader *server = ctx;
-    struct reader *reader = server->reader;
+    struct reader_connection *connection = ctx;
+    struct reader *reader = connection->reader;
     const char *error;
 
     if (reply == NULL)
         return;
     error = reply_is_error(reply) ? reply_text(reply) : NULL;
-    if (error == NULL && server->follow == FOLLOW_OPENING)
-        error = follow_begin(server, reply);
+    if (error == NULL && connection->follow == FOLLOW_OPENING)
+        error = follow_begin(connection, reply);
     if (error != NULL) {
-        link_restart(server->link, error);
+        link_restart(connection->link, error);
         return;
     }
-    server->is_positioned = true;
-    link_set_usable(server->link);
-    update_store(server);
+    connection->is_positioned = true;
+    link_set_usable(connection->link);
+    update_store(connection);
     follow_advance(reader);
     if (follow_waits(reader) && !ev_is_active(&reader->order_timer))
         ev_timer_again(reader->loop, &reader->order_timer);
-    read_server(server);
+    read_next(connection);
 }
 
 /* Until the shard is up, its node may lack the stream (place.h). See reader_resume. */
 static void
-open_stream(struct server_reader *server)
+open_stream(struct reader_connection *connection)
 {
-    if (server->reader->store->shards[server->number].is_up &&
-        follow_request(server, on_follow_reply) != RC_OK)
-        link_restart(server->link, "could not send a command");
+    if (connection->reader->store->shards[connection->number].is_up &&
+        follow_request(connection, on_follow_reply) != RC_OK)
+        link_restart(connection->link, "could not send a command");
 }
 
 /* An id above the newest id dates from before the store was emptied. */
@@ -636,57 +639,58 @@ on_ack_events_newest(void *ctx, const struct redisReply *reply)
 }
 
 static void
-send_newest(struct server_reader *server, const char *key, unsigned count, link_reply *reply,
-            void *ctx)
+send_newest(struct reader_connection *connection, const char *key, unsigned count,
+            link_reply *reply, void *ctx)
 {
     char count_text[16];
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", count_text};
 
     snprintf(count_text, sizeof(count_text), "%u", count);
-    if (link_send(server->link, reply, ctx, 6, argv, NULL) != RC_OK)
-        link_restart(server->link, "could not send a command");
+    if (link_send(connection->link, reply, ctx, 6, argv, NULL) != RC_OK)
+        link_restart(connection->link, "could not send a command");
 }
 
 /* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
 {
-    struct server_reader *server = ctx;
-    struct reader *reader = server->reader;
+    struct reader_connection *connection = ctx;
+    struct reader *reader = connection->reader;
     const struct topology *topology = &reader->topology;
 
-    server->is_positioned = server->has_read = false;
-    server->lag = LAG_NONE;
-    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i)) {
+    connection->is_positioned = connection->has_read = false;
+    connection->lag = LAG_NONE;
+    for (unsigned i = connection->number; i < topology->shards;
+         i = topology_next_shard(topology, i)) {
         const struct shard *shard = &reader->store->shards[i];
         const char *argv[] = {shard->stream_key, shard->prefix};
 
-        if (link_call(server->link, STORE_SCRIPT_history, 1, follow_history, &reader->streams[i], 2,
-                      argv, NULL) != RC_OK)
-            link_restart(server->link, "could not send a command");
+        if (link_call(connection->link, STORE_SCRIPT_history, 1, follow_history,
+                      &reader->streams[i], 2, argv, NULL) != RC_OK)
+            link_restart(connection->link, "could not send a command");
         reset_cover(reader, i);
         reader->streams[i].read_us = 0;
-        send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
+        send_newest(connection, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }
-    if (server->follow == FOLLOW_OPENING && reader->has_start)
-        open_stream(server);
-    else if (server->number == 0)
-        send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
+    if (connection->follow == FOLLOW_OPENING && reader->has_start)
+        open_stream(connection);
+    else if (connection->number == 0)
+        send_newest(connection, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, connection);
     else
-        send_newest(server, server->heartbeat_key, 1, on_positioned, server);
+        send_newest(connection, connection->heartbeat_key, 1, on_positioned, connection);
 }
 
 static void
 on_down(void *ctx, const char *reason)
 {
-    struct server_reader *server = ctx;
+    struct reader_connection *connection = ctx;
 
     (void)reason; /* the link has logged the reason */
-    if (server->reading && !server->has_read && !link_is_busy(server->link))
-        on_read_lost(server);
-    server->reading = server->is_stale = false;
-    update_store(server);
+    if (connection->reading && !connection->has_read && !link_is_busy(connection->link))
+        on_read_lost(connection);
+    connection->reading = connection->is_stale = false;
+    update_store(connection);
 }
 
 /*
@@ -696,43 +700,45 @@ on_down(void *ctx, const char *reason)
 static bool
 ignores_timeout(void *ctx)
 {
-    const struct server_reader *server = ctx;
-    const struct store *store = server->reader->store;
-    const struct shard *shard = &store->shards[server->number];
+    const struct reader_connection *connection = ctx;
+    const struct store *store = connection->reader->store;
+    const struct shard *shard = &store->shards[connection->number];
 
-    return link_is_up(server->link) &&
+    return link_is_up(connection->link) &&
            (store_rejects_heartbeats(store) || link_is_busy(shard->link) ||
             shard->place.holder[0] != '\0');
 }
 
 static void
-name_server(struct server_reader *server, struct reader *reader, unsigned number)
+name_connection(struct reader_connection *connection, struct reader *reader, unsigned number)
 {
     char prefix[STORE_PREFIX_MAX];
 
-    server->reader = reader;
-    server->number = number;
+    connection->reader = reader;
+    connection->number = number;
     topology_shard_prefix(&reader->topology, reader->config->store.prefix, number, prefix);
-    key_write(server->heartbeat_key, prefix, KEY_HEARTBEAT);
-    if (reader->server_count > 1)
-        snprintf(server->name, sizeof(server->name), "store-reader-%u", number);
+    key_write(connection->heartbeat_key, prefix, KEY_HEARTBEAT);
+    if (reader->connection_count > 1)
+        snprintf(connection->name, sizeof(connection->name), "store-reader-%u", number);
     else
-        snprintf(server->name, sizeof(server->name), "store-reader");
+        snprintf(connection->name, sizeof(connection->name), "store-reader");
 }
 
 static void
-open_server(struct server_reader *server)
+open_connection(struct reader_connection *connection)
 {
-    struct reader *reader = server->reader;
+    struct reader *reader = connection->reader;
     const struct topology *topology = &reader->topology;
     const struct link_events events = {
-        .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
-    const struct link_target target = {reader->store->servers, server->number, server->name, false};
+        .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = connection};
+    const struct link_target target = {reader->store->servers, connection->number, connection->name,
+                                       false};
 
-    server->link = link_open(reader->loop, reader->config, &target, READER_TIMEOUT_S, &events);
-    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i))
-        reader->streams[i].ack_events.link = server->link;
-    update_store(server);
+    connection->link = link_open(reader->loop, reader->config, &target, READER_TIMEOUT_S, &events);
+    for (unsigned i = connection->number; i < topology->shards;
+         i = topology_next_shard(topology, i))
+        reader->streams[i].ack_events.link = connection->link;
+    update_store(connection);
 }
 
 static void
@@ -744,7 +750,7 @@ name_keys(struct reader *reader, const struct config *config)
         struct shard_stream *stream = &reader->streams[i];
 
         stream->number = i;
-        stream->server = &reader->servers[topology_connection_of(&reader->topology, i)];
+        stream->connection = &reader->connections[topology_connection_of(&reader->topology, i)];
         topology_shard_prefix(&reader->topology, config->store.prefix, i, prefix);
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
@@ -762,7 +768,7 @@ count_followed(const struct reader *reader)
 
     for (unsigned i = 0; i < reader->stream_count; i++)
         count +=
-            reader->servers[topology_connection_of(&reader->topology, i)].follow != FOLLOW_NONE;
+            reader->connections[topology_connection_of(&reader->topology, i)].follow != FOLLOW_NONE;
     stats_set(reader->stats, STAT_STORE_FOLLOWED, count);
 }
 
@@ -785,19 +791,19 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->order_timer.data = reader;
     reader->stream_count = count;
     reader->topology = topology_of(config);
-    reader->server_count = reader->topology.connections;
+    reader->connection_count = reader->topology.connections;
     reader->streams_max = topology_max_shards(&reader->topology);
     reader->entries_max = READER_ENTRIES / reader->streams_max;
     if (reader->entries_max < READER_ENTRIES_MIN)
         reader->entries_max = READER_ENTRIES_MIN;
     name_keys(reader, config);
-    for (unsigned i = 0; i < reader->server_count; i++)
-        name_server(&reader->servers[i], reader, i);
-    for (unsigned i = 1; i < reader->server_count; i++)
+    for (unsigned i = 0; i < reader->connection_count; i++)
+        name_connection(&reader->connections[i], reader, i);
+    for (unsigned i = 1; i < reader->connection_count; i++)
         order_leave(reader->order, i);
-    reader->servers[0].follow = FOLLOW_DONE;
-    open_server(&reader->servers[0]);
-    reader->control.link = reader->servers[0].link;
+    reader->connections[0].follow = FOLLOW_DONE;
+    open_connection(&reader->connections[0]);
+    reader->control.link = reader->connections[0].link;
     count_followed(reader);
     return reader;
 }
@@ -807,8 +813,8 @@ reader_close(struct reader *reader)
 {
     if (reader == NULL)
         return;
-    for (unsigned i = 0; i < reader->server_count; i++)
-        link_close(reader->servers[i].link);
+    for (unsigned i = 0; i < reader->connection_count; i++)
+        link_close(reader->connections[i].link);
     ev_timer_stop(reader->loop, &reader->order_timer);
     order_free(reader->order);
     free(reader);
@@ -832,60 +838,62 @@ reader_seek(struct reader *reader, const struct entry_id *after)
     }
     if (reader->order != NULL)
         order_begin(reader->order, newest_positions, has_changed);
-    for (unsigned i = 0; i < reader->server_count; i++)
-        follow_seek(&reader->servers[i]);
+    for (unsigned i = 0; i < reader->connection_count; i++)
+        follow_seek(&reader->connections[i]);
     reader->has_start = true;
-    for (unsigned i = 0; i < reader->server_count; i++) {
-        update_store(&reader->servers[i]);
-        reader->servers[i].is_stale = reader->servers[i].reading;
-        read_server(&reader->servers[i]);
+    for (unsigned i = 0; i < reader->connection_count; i++) {
+        update_store(&reader->connections[i]);
+        reader->connections[i].is_stale = reader->connections[i].reading;
+        read_next(&reader->connections[i]);
     }
 }
 
 void
 reader_resume(struct reader *reader)
 {
-    for (unsigned i = 0; i < reader->server_count; i++) {
-        struct server_reader *server = &reader->servers[i];
+    for (unsigned i = 0; i < reader->connection_count; i++) {
+        struct reader_connection *connection = &reader->connections[i];
 
-        if (server->follow == FOLLOW_OPENING && link_is_up(server->link) && !server->is_positioned)
-            open_stream(server);
+        if (connection->follow == FOLLOW_OPENING && link_is_up(connection->link) &&
+            !connection->is_positioned)
+            open_stream(connection);
     }
 }
 
 void
 reader_follow(struct reader *reader, unsigned shard)
 {
-    struct server_reader *server =
-        &reader->servers[topology_connection_of(&reader->topology, shard)];
+    struct reader_connection *connection =
+        &reader->connections[topology_connection_of(&reader->topology, shard)];
 
-    if (server->follow != FOLLOW_NONE)
+    if (connection->follow != FOLLOW_NONE)
         return;
-    server->follow = FOLLOW_OPENING;
-    open_server(server);
+    connection->follow = FOLLOW_OPENING;
+    open_connection(connection);
     count_followed(reader);
 }
 
 void
 reader_unfollow(struct reader *reader, unsigned shard)
 {
-    struct server_reader *server = &reader->servers[shard];
+    struct reader_connection *connection = &reader->connections[shard];
 
-    if (!reader->topology.is_cluster || shard == 0 || server->follow == FOLLOW_NONE)
+    if (!reader->topology.is_cluster || shard == 0 || connection->follow == FOLLOW_NONE)
         return;
-    server->follow = FOLLOW_NONE;
-    link_close(server->link);
-    server->link = NULL;
-    server->is_positioned = server->reading = server->is_stale = false;
+    connection->follow = FOLLOW_NONE;
+    link_close(connection->link);
+    connection->link = NULL;
+    connection->is_positioned = connection->reading = connection->is_stale = false;
     reader->streams[shard].ack_events.link = NULL;
     tail_reset(&reader->streams[shard].ack_events);
     order_leave(reader->order, shard);
-    update_store(server); /* the store no longer needs this connection */
+    update_store(connection); /* the store no longer needs this connection */
     count_followed(reader);
 }
 
 bool
 reader_follows(const struct reader *reader, unsigned shard)
 {
-    return reader->servers[topology_connection_of(&reader->topology, shard)].follow == FOLLOW_DONE;
+    return reader->connections[topology_connection_of(&reader->topology, shard)].follow ==
+           FOLLOW_DONE;
 }

@@ -184,7 +184,7 @@ struct shared_cover {
 
 /* The streams of one shard. */
 struct shard_stream {
-    struct server_reader *server;
+    struct reader_connection *connection;
     unsigned number;
     struct entry_id at;        /* id of the last stream entry read */
     struct entry_id delivered; /* id of the last one that was delivered: others wait in `order` */
@@ -215,10 +215,10 @@ enum follow_state {
     FOLLOW_DONE
 };
 
-/* A connection to one server, for the shards that topology.h assigns to it. */
-struct server_reader {
+/* What one link reads: the shards of a connection (topology.h). */
+struct reader_connection {
     struct reader *reader;
-    unsigned number; /* server 0 also has the control stream */
+    unsigned number; /* connection 0 also reads the control stream */
     struct link *link;
     enum follow_state follow;
     struct reader_followed begin; /* start position of a merge in progress */
@@ -254,12 +254,12 @@ struct reader {
     /* after a reconnect: removals of users are still read after this entry; "": none */
     char control_missed[ENTRY_ID_TEXT_MAX];
     struct shared_cover shared_cover;
-    size_t streams_max; /* streams of a server */
+    size_t streams_max; /* of a connection */
     size_t entries_max; /* entries of one stream in a reply */
     size_t entry_bytes; /* size of the largest recent entry */
     struct topology topology;
-    unsigned server_count;
-    struct server_reader servers[STORE_SHARDS_MAX];
+    unsigned connection_count;
+    struct reader_connection connections[STORE_SHARDS_MAX];
     unsigned stream_count;
     struct shard_stream streams[];
 };
@@ -275,18 +275,18 @@ struct reader {
  */
 
 /* Requests the start position. RC_AGAIN: the link is down. */
-MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *reply);
+MUST_CHECK enum rc follow_request(struct reader_connection *connection, link_reply *reply);
 /* The reply of history.lua: `ctx` is the stream, which begins a generation. */
 void follow_history(void *ctx, const struct redisReply *reply);
 /* Starts at the position in the reply. Returns NULL or an error message. */
-const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
+const char *follow_begin(struct reader_connection *connection, const struct redisReply *reply);
 /*
  * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position
  * for a shard that is being opened. After later calls the reply to follow_request contains the
  * position. A shard that is being merged remains in that state: other shards may lack the stream
  * entries that it waits for.
  */
-void follow_seek(struct server_reader *server);
+void follow_seek(struct reader_connection *connection);
 /* Calls on_followed for shards that have joined the commit order. Call it after each release. */
 void follow_advance(struct reader *reader);
 /* A shard is being merged: call follow_advance again later. */
@@ -296,7 +296,7 @@ bool follow_waits(const struct reader *reader);
  * read within the retention may have been trimmed: this process was paused, had no connection, or
  * is behind. The reply arrives before that of the XREAD.
  */
-MUST_CHECK enum rc follow_find_trimmed(struct server_reader *server, const bool *reads);
+MUST_CHECK enum rc follow_find_trimmed(struct reader_connection *connection, const bool *reads);
 
 /* ---- control_stream.c: the streams of ack events, membership changes and reloads */
 

@@ -50,16 +50,16 @@ merge(struct reader *reader, int64_t since_us)
     *reader = (struct reader){.events = {.on_followed = on_followed},
                               .has_start = true,
                               .order = order_new(3, ignore_entry, NULL, NULL),
-                              .server_count = 3};
+                              .connection_count = 3};
     order_begin(reader->order, stored, has_changed);
     order_leave(reader->order, 1);
     order_join(reader->order, 1, (struct position){11, 1}, (struct position){10, 1});
     for (unsigned k = 0; k < 3; k++)
-        reader->servers[k] =
-            (struct server_reader){.reader = reader, .number = k, .follow = FOLLOW_DONE};
-    reader->servers[1].follow = FOLLOW_MERGING;
-    reader->servers[1].merging_us = clock_monotonic_us() - since_us;
-    reader->servers[1].begin.shard = 1;
+        reader->connections[k] =
+            (struct reader_connection){.reader = reader, .number = k, .follow = FOLLOW_DONE};
+    reader->connections[1].follow = FOLLOW_MERGING;
+    reader->connections[1].merging_us = clock_monotonic_us() - since_us;
+    reader->connections[1].begin.shard = 1;
 }
 
 static void
@@ -125,7 +125,7 @@ test_merge_continues_in_another_epoch(void **state)
     (void)state;
     merge(&reader, 0);
     order_begin(reader.order, stored, has_changed);
-    follow_seek(&reader.servers[1]);
+    follow_seek(&reader.connections[1]);
     follow_advance(&reader);
     assert_true(follow_waits(&reader));
     order_free(reader.order);
