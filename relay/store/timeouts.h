@@ -22,7 +22,7 @@
 /* A link (link.c). */
 #define LINK_WATCHDOG_S 0.25 /* other shards wait for a lost node until its next check */
 #define LINK_PING_S 1.0
-#define LINK_PING_FURTHER_S 5.0 /* further connections to the same server */
+#define LINK_PING_FURTHER_S 5.0 /* links to the other shards of a connection (topology.h) */
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0       /* longer than the store's heartbeat interval */
 #define LINK_NODE_TIMEOUT_S 3.0 /* only in a cluster: other shards continue without this node */

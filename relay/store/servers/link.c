@@ -45,7 +45,7 @@ struct link {
     struct link_events events;
     struct stats *stats; /* NULL: scripts are not measured */
     struct servers *servers;
-    struct servers_user user;
+    struct servers_listener listener;
     double ping_s; /* an idle connection sends PING at this interval */
     bool may_pause;
     struct url address; /* host "" and path "": unknown */
@@ -152,7 +152,7 @@ link_fail(struct link *link, const char *reason)
     delay_ms = backoff_next_ms(&link->backoff);
     if (reason != NULL) {
         log_failure(link, kept, delay_ms);
-        servers_recheck(link->servers, &link->user);
+        servers_recheck(link->servers, &link->listener);
     }
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
@@ -503,7 +503,7 @@ link_set_usable(struct link *link)
 {
     backoff_reset(&link->backoff);
     link->is_usable = true;
-    servers_confirm(link->servers, &link->user);
+    servers_confirm(link->servers, &link->listener);
 }
 
 void
@@ -531,7 +531,7 @@ on_disconnected(void *ctx, const char *reason)
 static void
 link_connect(struct link *link)
 {
-    if (servers_find(link->servers, link->user.shard, &link->address) != RC_OK)
+    if (servers_find(link->servers, link->listener.shard, &link->address) != RC_OK)
         return; /* on_found is called later */
     link->state = LINK_CONNECTING;
     link->is_usable = false;
@@ -550,12 +550,12 @@ static void
 on_found(void *ctx, bool is_final)
 {
     struct link *link = ctx;
-    bool works = link->state == LINK_UP && !link->user.searches &&
+    bool works = link->state == LINK_UP && !link->listener.searches &&
                  (!is_waiting(link) || link_silent_s(link) < LINK_SLOW_S);
     struct url address;
     char where[URL_FORMAT_MAX], reason[LINK_REASON_MAX];
     bool has_moved =
-        servers_find(link->servers, link->user.shard, &address) == RC_OK &&
+        servers_find(link->servers, link->listener.shard, &address) == RC_OK &&
         (address.port != link->address.port || strcmp(address.host, link->address.host) != 0);
 
     if (!has_moved || (works && !is_final))
@@ -610,10 +610,10 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
         else if (link_silent_s(link) > link->timeout_s)
             link_fail(link, "reply timed out");
         else
-            servers_recheck(link->servers, &link->user);
+            servers_recheck(link->servers, &link->listener);
     } else {
         if (link->is_usable)
-            servers_confirm(link->servers, &link->user);
+            servers_confirm(link->servers, &link->listener);
         if (link->pending == 0 && link->state == LINK_UP && link_silent_s(link) >= link->ping_s)
             link_send_setup(link, ignore_reply, 1, "PING", NULL, NULL);
     }
@@ -638,7 +638,8 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->may_pause = target->may_pause;
     link->ping_s =
         topology_is_first_shard(&topology, target->shard) ? LINK_PING_S : LINK_PING_FURTHER_S;
-    link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
+    link->listener =
+        (struct servers_listener){.shard = target->shard, .on_found = on_found, .ctx = link};
     topology_shard_prefix(&topology, config->store.prefix, target->shard, prefix);
     key_write(link->none_key, prefix, KEY_NONE);
     link->connect = (struct connect){.loop = loop,
@@ -656,7 +657,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->watchdog.data = link;
     link->watchdog_us = link->usable_us = clock_monotonic_us();
     ev_timer_start(loop, &link->watchdog);
-    servers_join(link->servers, &link->user);
+    servers_join(link->servers, &link->listener);
     /* Connects from the loop: no callback runs before link_open returns. */
     ev_timer_start(loop, &link->retry);
     return link;
@@ -669,7 +670,7 @@ link_close(struct link *link)
         return;
     link->closing = true;
     link_fail(link, "closing");
-    servers_leave(link->servers, &link->user);
+    servers_leave(link->servers, &link->listener);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
     explicit_bzero(&link->address, sizeof(link->address));

@@ -257,13 +257,14 @@ adopt_found(struct servers *servers)
 static bool
 is_searching(const struct servers *servers)
 {
-    for (const struct servers_user *user = servers->users; user != NULL; user = user->next)
-        if (user->searches)
+    for (const struct servers_listener *listener = servers->listeners; listener != NULL;
+         listener = listener->next)
+        if (listener->searches)
             return true;
     return false;
 }
 
-/* Retries quickly while a connection searches for its server. */
+/* Retries quickly while a link searches for its server. */
 static void
 schedule(struct servers *servers)
 {
@@ -305,7 +306,7 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
 {
     struct servers *servers = ctx;
     struct query *query = servers->query;
-    struct servers_user *next;
+    struct servers_listener *next;
     enum rc rc = RC_BAD;
 
     servers->query = NULL;
@@ -320,10 +321,11 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
 
         servers->failures = 0;
         servers->search_failed = (struct throttle){0};
-        for (struct servers_user *user = servers->users; user != NULL; user = next) {
-            next = user->next;
-            if (user->searches || has_moved)
-                user->on_found(user->ctx, servers->kind->is_final);
+        for (struct servers_listener *listener = servers->listeners; listener != NULL;
+             listener = next) {
+            next = listener->next;
+            if (listener->searches || has_moved)
+                listener->on_found(listener->ctx, servers->kind->is_final);
         }
     } else if (rc == RC_BAD) {
         if (servers->failures++ == 0)
@@ -455,7 +457,7 @@ sentinels_close(struct sentinels *sentinels)
     free(sentinels);
 }
 
-/* ---- connections that look for their server */
+/* ---- links that look for their server */
 
 /* Queries a different node each time, because a node may be outdated or unreachable. */
 static void
@@ -470,38 +472,38 @@ on_again(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 void
-servers_recheck(struct servers *servers, struct servers_user *user)
+servers_recheck(struct servers *servers, struct servers_listener *listener)
 {
     bool is_first = !is_searching(servers);
 
-    user->searches = true;
+    listener->searches = true;
     if (servers->kind != NULL && is_first && servers->query == NULL)
         schedule(servers);
 }
 
 void
-servers_confirm(struct servers *servers, struct servers_user *user)
+servers_confirm(struct servers *servers, struct servers_listener *listener)
 {
     (void)servers; /* a query in flight is not followed by another query */
-    user->searches = false;
+    listener->searches = false;
 }
 
 void
-servers_join(struct servers *servers, struct servers_user *user)
+servers_join(struct servers *servers, struct servers_listener *listener)
 {
-    user->next = servers->users;
-    servers->users = user;
-    servers_recheck(servers, user);
+    listener->next = servers->listeners;
+    servers->listeners = listener;
+    servers_recheck(servers, listener);
 }
 
 void
-servers_leave(struct servers *servers, struct servers_user *user)
+servers_leave(struct servers *servers, struct servers_listener *listener)
 {
-    struct servers_user **link = &servers->users;
+    struct servers_listener **at = &servers->listeners;
 
-    while (*link != user)
-        link = &(*link)->next;
-    *link = user->next;
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
 }
 
 enum rc

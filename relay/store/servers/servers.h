@@ -16,8 +16,8 @@ struct ev_loop;
 struct redisReply;
 struct servers;
 
-/* A connection to a shard's server. */
-struct servers_user {
+/* A link to a shard's server. */
+struct servers_listener {
     unsigned shard;
     /*
      * Called from the loop: servers_find may return another server. `is_final`: drop the connection
@@ -26,17 +26,17 @@ struct servers_user {
      */
     void (*on_found)(void *ctx, bool is_final);
     void *ctx;
-    bool searches; /* the user searches for another server (servers_recheck) */
-    struct servers_user *next;
+    bool searches; /* it searches for another server (servers_recheck) */
+    struct servers_listener *next;
 };
 
 /* Returns NULL if the URL is invalid (logged). */
 struct servers *servers_open(struct ev_loop *loop, const struct config *config);
-void servers_close(struct servers *servers); /* accepts NULL; call it after all users have left */
+void servers_close(struct servers *servers); /* accepts NULL; all listeners must have left */
 
-/* `user` must live until servers_leave, and starts with a search. */
-void servers_join(struct servers *servers, struct servers_user *user);
-void servers_leave(struct servers *servers, struct servers_user *user);
+/* `listener` must live until servers_leave, and starts with a search. */
+void servers_join(struct servers *servers, struct servers_listener *listener);
+void servers_leave(struct servers *servers, struct servers_listener *listener);
 
 /* RC_AGAIN: the server is not known yet. */
 MUST_CHECK enum rc servers_find(const struct servers *servers, unsigned shard,
@@ -46,9 +46,9 @@ MUST_CHECK enum rc servers_find(const struct servers *servers, unsigned shard,
  * Call it if the shard's server failed, does not reply, or is not the primary. Searches for the
  * current server several times a second until servers_confirm. on_found is called after each query.
  */
-void servers_recheck(struct servers *servers, struct servers_user *user);
+void servers_recheck(struct servers *servers, struct servers_listener *listener);
 /* Call it when the connection works. */
-void servers_confirm(struct servers *servers, struct servers_user *user);
+void servers_confirm(struct servers *servers, struct servers_listener *listener);
 
 /*
  * True if a failure of that server must be logged. False if any connection to it failed within the

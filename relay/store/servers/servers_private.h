@@ -42,7 +42,7 @@ struct servers {
     struct url single;
     struct url as_server;  /* user, password and TLS settings of the shards' servers */
     struct url as_queried; /* credentials of the queried servers: the sentinels' or as_server */
-    struct servers_user *users;
+    struct servers_listener *listeners;
     unsigned shard_count;
     struct servers_shard shards[STORE_SHARDS_MAX];
     struct servers_shard found[STORE_SHARDS_MAX]; /* set while a reply is read */

@@ -16,7 +16,8 @@ struct redisReply;
 
 /*
  * The shards, and the connections that read them: one for all shards of a single server, or one per
- * shard of a cluster, whose shards may be on different nodes. Connection c reads shard c first.
+ * shard of a cluster, whose shards may be on different nodes. Connection c reads shard c first. For
+ * requests, each shard has a link of its own (shard.h).
  */
 struct topology {
     unsigned shards;
@@ -44,7 +45,7 @@ unsigned topology_next_shard(const struct topology *topology, unsigned shard);
 /* Returns the maximum number of shards of a connection. */
 unsigned topology_max_shards(const struct topology *topology);
 
-/* Queries about a whole server use the connection of its first shard. */
+/* The first shard of a connection does what is needed once for all its shards. */
 bool topology_is_first_shard(const struct topology *topology, unsigned shard);
 
 #define SLOTS_COUNT 16384

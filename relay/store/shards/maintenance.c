@@ -16,7 +16,7 @@
 #include "store/timeouts.h"
 
 #define HEARTBEATS_PER_INFO 5                /* the server's memory is read less often */
-#define HEARTBEATS_PER_CHECK 10              /* so are further shards of a server checked */
+#define HEARTBEATS_PER_CHECK 10              /* so are the other shards of a connection checked */
 #define LEASES_PER_TIME 10                   /* so is the server's clock read */
 #define RETRY_SLACK_MS 500                   /* due.lua: users with close due times share a retry */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
@@ -24,18 +24,18 @@
 /*
  * Periodic work while the link is up.
  *
- * Due retries, expirations and dead letters: one relay, which has the lease of the server, finds
- * the first due time of each shard at intervals, and calls due.lua at that time. If it dies,
- * another one has the lease within MAINTENANCE_LEASE_MS and an interval. Two relays may call
- * due.lua, for example after a pause: it is one step. Each relay calls it once a minute, for its
- * metrics.
+ * Due retries, expirations and dead letters: one relay, which has the lease for the shards of a
+ * connection (topology.h), finds the first due time of each shard at intervals, and calls due.lua
+ * at that time. If it dies, another one has the lease within MAINTENANCE_LEASE_MS and an interval.
+ * Two relays may call due.lua, for example after a pause: it is one step. Each relay calls it once
+ * a minute, for its metrics.
  *
  * Once a minute: trims the stream to store.retention.
  *
- * Every MAINTENANCE_HEARTBEAT_S: adds to the heartbeat stream of the server, which wakes readers
+ * Every MAINTENANCE_HEARTBEAT_S: adds to the connection's heartbeat stream, which wakes readers
  * that block without a timeout; checks the shard's epoch, and prepares an emptied shard again;
- * reads the topic prefix of shard 0. At each fifth of them: the memory of the server. Further
- * shards on the same server are checked at each tenth.
+ * reads the topic prefix of shard 0. At each fifth of them: the memory of the server. The other
+ * shards of a connection are checked at each tenth.
  */
 struct maintenance {
     struct ev_loop *loop;
@@ -46,7 +46,7 @@ struct maintenance {
     bool is_work_due;     /* the next timer calls due.lua */
     double first_due_ms;  /* by the store's clock; 0: none */
     int64_t due_sent_us;
-    /* of the first shard of a server */
+    /* of the first shard of a connection */
     bool has_lease;         /* until another relay is known to have it */
     int64_t lease_until_us; /* from then on, another relay may have it; monotonic */
     int64_t lease_sent_us;
@@ -293,9 +293,9 @@ on_due_entry(void *ctx, const struct redisReply *reply)
         call_due(maintenance, reply);
 }
 
-/* The first shard of this shard's server, which has the lease for all of them. */
+/* Of the first shard of the connection, which has the lease for all of them. */
 static const struct maintenance *
-server_of(const struct maintenance *maintenance)
+first_of(const struct maintenance *maintenance)
 {
     const struct store *store = maintenance->shard->store;
 
@@ -306,7 +306,7 @@ server_of(const struct maintenance *maintenance)
 static bool
 has_lease(const struct maintenance *maintenance)
 {
-    return server_of(maintenance)->has_lease;
+    return first_of(maintenance)->has_lease;
 }
 
 /* The jitter spreads the requests of shards, and of relays that started together. */
@@ -375,7 +375,7 @@ on_first_escalation(void *ctx, const struct redisReply *reply)
     if (first_ms <= 0.0)
         return;
     wait_s =
-        first_ms / 1e3 - (double)(clock_monotonic_us() + server_of(maintenance)->clock_us) / 1e6;
+        first_ms / 1e3 - (double)(clock_monotonic_us() + first_of(maintenance)->clock_us) / 1e6;
     if (wait_s > ev_timer_remaining(maintenance->loop, &maintenance->due))
         return;
     maintenance->is_work_due = true;
@@ -411,7 +411,7 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     if (maintenance->due_sent_us == 0 || idle_us >= (int64_t)(MAINTENANCE_DUE_ALL_S * 1e6))
         call_due(maintenance, NULL);
-    else if (has_lease(maintenance) && (is_work_due || server_of(maintenance)->clock_us == 0))
+    else if (has_lease(maintenance) && (is_work_due || first_of(maintenance)->clock_us == 0))
         call_due(maintenance, NULL);
     else if (has_lease(maintenance))
         request_first_due(maintenance);

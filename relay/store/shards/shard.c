@@ -220,7 +220,7 @@ on_link_up(void *ctx)
     shard->notification_max = STORE_NOTIFICATION_MAX;
     is_sent = send_config_get(shard, "appendfsync", on_fsync_mode) &&
               send_config_get(shard, "proto-max-bulk-len", on_notification_max);
-    /* Shards of one server share its settings. */
+    /* The shards of a connection share the settings of their server. */
     if (topology_is_first_shard(&shard->store->topology, shard->number))
         for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
             is_sent = is_sent && send_config_get(shard, unsafe_settings[i].setting, on_setting);
