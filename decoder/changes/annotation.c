@@ -1,10 +1,10 @@
 /*
  * annotation.c: clairon.annotate, from the SQL function to the metadata of later notifications.
  *
- * An annotation is a signed message (message.c) of the subtransaction that calls the function. It
- * applies to the notifications of rows that follow it in the transaction, up to the next one. The
- * messages of rolled back subtransactions are not decoded, or their spool records are skipped. So
- * the last message that remains is the annotation of the innermost call that is still in effect.
+ * An annotation is a signed message (logical_message.c) of the subtransaction that calls the
+ * function. It applies to the notifications of rows that follow it in the transaction, up to the
+ * next one. The messages of rolled back subtransactions are not decoded, or their spool records are
+ * skipped. So the last message that remains is that of the innermost call that is still in effect.
  *
  *   17  8  tag            so that a message of clairon.notify is no annotation
  *   25  2  emitter_len    0: the emitter of the rule

@@ -32,7 +32,7 @@ static const char *const reasons[] = {
     [ACCOUNT_MEMORY] = "denied: plans and conditions of the owner's rules exceed owner_memory",
     [ACCOUNT_BYTES] = ("denied: notifications of the owner's tables exceed owner_bytes a minute, "
                        "and owner_wal_factor times their WAL"),
-    [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
+    [ACCOUNT_TARGETS] = NULL, /* row_audience.c logs these changes by rule */
     [ACCOUNT_ROWS] = NULL,    /* warning_count has logged these changes by rule */
 };
 

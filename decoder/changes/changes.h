@@ -18,7 +18,7 @@ extern void change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relati
 extern void change_truncate(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                             const ReorderBufferChange *change);
 
-/* audience.c: recipients of a row under a rule. All lists are in the current memory context. */
+/* row_audience.c: recipients of a row under a rule. All lists are in the current memory context. */
 
 /*
  * The next three functions deny a row that cannot be evaluated. A denial is counted and logged as a
@@ -57,7 +57,7 @@ extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan
 extern struct fragment web_push_of_row(struct decoder *decoder, const struct plan *plan,
                                        const struct image *image);
 
-/* notification.c: renders one notification of a row. */
+/* row_notification.c: renders one notification of a row. */
 
 /* A notification of a row, before it is rendered. */
 struct notification {
@@ -96,7 +96,7 @@ extern void notification_put_times(struct decoder *decoder, StringInfo out,
                                    const struct notification_header *header,
                                    const struct fragment *data);
 
-/* message.c: signed logical messages. */
+/* logical_message.c: signed logical messages. */
 
 #define MESSAGE_SIGNED_AT 17 /* where the content begins, after version and MAC */
 

@@ -1,7 +1,7 @@
 /*
  * notify.c: clairon.notify, from the SQL function through a logical message to the notification.
  *
- * The layout of the content after its MAC (message.c):
+ * The layout of the content after its MAC (logical_message.c):
  *
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
@@ -467,7 +467,7 @@ notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *con
     }
     /*
      * Other messages are not counted: one that directly precedes a row of another subtransaction
-     * may be decoded after it, depending on streaming (message.c).
+     * may be decoded after it, depending on streaming (logical_message.c).
      */
     decoder->change_number++;
     message_read(&message, bytes, size);

@@ -2,7 +2,7 @@
  * live_table.c: check a table with a live rule: its partitions and child tables, its key, and
  * whether the WAL contains the changes that keep its rows up to date.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

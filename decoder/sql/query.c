@@ -11,7 +11,7 @@
  *       SELECT .. FROM t WHERE t.owner = v1.v AND t.state = $2 ORDER BY t.at DESC, t.id LIMIT $3
  *   ) AS r ORDER BY r.at DESC, r.id LIMIT $4
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"

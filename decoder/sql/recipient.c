@@ -1,7 +1,7 @@
 /*
  * recipient.c: the user who reads rows: the targets of a rule that address the user.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"

@@ -2,7 +2,7 @@
  * scan.c: read the rows that a live rule addresses to a user: the queries on the table as its
  * owner, and the rows in the form of payload.after.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "access/detoast.h"
 #include "access/htup_details.h"

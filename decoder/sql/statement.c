@@ -5,7 +5,7 @@
  * all users share few statements. Each execution is planned for its values: a plan for unknown
  * values may be worse by orders of magnitude.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "common/hashfn.h"
 #include "executor/spi.h"

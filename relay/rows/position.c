@@ -29,7 +29,7 @@
 #define IDLE_US (60 * SECOND_US)
 #define TIMEOUT_GRACE_US SECOND_US
 
-/* Outcomes of clairon.live_position (decoder/sql/position.c). */
+/* Outcomes of clairon.live_position (decoder/sql/live_position.c). */
 #define COMMITTED 'c'
 #define ROLLED_BACK 'r'
 #define FORGOTTEN 'f'

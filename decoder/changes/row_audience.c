@@ -1,4 +1,4 @@
-/* audience.c: recipients, emitter and Web Push of a row under a rule. */
+/* row_audience.c: recipients, emitter and Web Push of a row under a rule. */
 #include "changes/changes.h"
 
 #include "access/detoast.h"

@@ -1,4 +1,4 @@
-/* notification.c: render one notification of a row. */
+/* row_notification.c: render one notification of a row. */
 #include "changes/changes.h"
 
 #include "common/hashfn.h"

@@ -1,6 +1,6 @@
-/* rows.h: reads the rows that a live rule addresses to a user. */
-#ifndef CLAIRON_ROWS_H
-#define CLAIRON_ROWS_H
+/* user_rows.h: reads the rows that a live rule addresses to a user. */
+#ifndef CLAIRON_USER_ROWS_H
+#define CLAIRON_USER_ROWS_H
 
 #include "postgres.h"
 
@@ -21,7 +21,7 @@
 #include "protocol/limits.h"
 #include "rules/rules.h"
 
-/* rows.c */
+/* user_rows.c */
 
 /*
  * Flushes the WAL of all transactions that have ended, and returns the position behind it. A
@@ -70,7 +70,7 @@ extern void row_key_read(struct row_key *key, Relation relation);
 extern void logged_check(const struct rule *rule, Relation relation, const struct row_key *key,
                          const List *tree);
 
-/* request.c */
+/* list_request.c */
 
 /* Faults of a request, by their codes for clients. */
 #define REQUEST_DENIED 103  /* it names a column that it may not name */

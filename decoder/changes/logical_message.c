@@ -1,5 +1,5 @@
 /*
- * message.c: logical messages of the extension's functions, signed.
+ * logical_message.c: logical messages of the extension's functions, signed.
  *
  * The content is base64, since other output plugins print messages as text. Any user can call
  * pg_logical_emit_message with any prefix, so the content is signed by an HMAC over the

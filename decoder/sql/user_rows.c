@@ -1,8 +1,8 @@
 /*
- * rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a user,
- * and clairon.snapshot(), the calling statement's snapshot as text.
+ * user_rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a
+ * user, and clairon.snapshot(), the calling statement's snapshot as text.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include <signal.h>
 

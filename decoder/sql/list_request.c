@@ -1,5 +1,5 @@
 /*
- * request.c: the filter, order, start and length of a list.
+ * list_request.c: the filter, order, start and length of a list.
  *
  *   filter  {"course_id": 7, "status": ["draft", null], "due": {"from": "2025-01-01", "to": ..}}
  *   sort    {"-created_at", "id"}; the columns of the key that it lacks follow, ascending
@@ -8,7 +8,7 @@
  * A value is what payload.after contains, or a text. The input function of the column's type reads
  * it. Columns are those of the rule's filter_columns; `sort` may also name the columns of the key.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "access/htup_details.h"
 #include "access/stratnum.h"

@@ -1,8 +1,8 @@
 /*
- * position.c: clairon.live_position(): how transactions have ended, and a WAL position behind the
- * commits of all transactions that the calling statement can see.
+ * live_position.c: clairon.live_position(): how transactions have ended, and a WAL position behind
+ * the commits of all transactions that the calling statement can see.
  */
-#include "sql/rows.h"
+#include "sql/user_rows.h"
 
 #include "access/subtrans.h"
 #include "access/transam.h"
