@@ -37,7 +37,7 @@ END $$;
 
 -- The decoder reads this table as of any WAL position: a user catalog table, read by heap scan,
 -- without TOAST (old chunks are not retained), never truncated. decoder/rules/rules.h has the same
--- column order; the numbers are the enums of decoder/protocol/frame.h. A long target_list or
+-- column order; the numbers are the enums of decoder/protocol/frame_format.h. A long target_list or
 -- only_when continues in additional rows, numbered by part. Origins, numbers and names of columns
 -- are needed after a restore: see columns.sql.
 CREATE TABLE clairon.rule (

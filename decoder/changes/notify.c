@@ -6,7 +6,7 @@
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
  *                         FRAME_ACK_TIMED | FRAME_RECEIPTS | FRAME_WEB_PUSH
- *   35  1  type, 36 priority, 37 backoff: as in frame.h
+ *   35  1  type, 36 priority, 37 backoff: as in frame_format.h
  *   38  2  retry_limit
  *   40  1  has_ttl
  *   41  4  ttl months, 45 4 days, 49 8 microseconds
@@ -17,7 +17,7 @@
  *   65  4  target_count
  *   69  4  targets_len    bytes of all targets with their lengths (2 each)
  *   73     with FRAME_ACK_TIMED the acknowledgement timeout in ms (4); with FRAME_RECEIPTS
- *          receipts (1) and escalations (2 times 4), as in frame.h; with FRAME_TRACED
+ *          receipts (1) and escalations (2 times 4), as in frame_format.h; with FRAME_TRACED
  *          the traceparent, TRACEPARENT_LEN bytes; with FRAME_WEB_PUSH the text of the Web Push
  *          as length (2) + bytes; then audience, source, topic, emitter, targets, payload to the
  *          end
@@ -41,7 +41,7 @@
 #include "encode/json.h"
 #include "output/output.h"
 #include "plan/plan.h"
-#include "protocol/frame.h"
+#include "protocol/frame_format.h"
 #include "protocol/limits.h"
 #include "protocol/traceparent.h"
 

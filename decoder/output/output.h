@@ -9,12 +9,12 @@
 #include "utils/uuid.h"
 
 #include "base/data.h"
-#include "protocol/frame.h"
+#include "protocol/frame_format.h"
 #include "rules/rules.h"
 
 struct decoder;
 
-/* frames.c: the layout of a frame is in protocol/frame.h. */
+/* frames.c: the layout of a frame is in protocol/frame_format.h. */
 
 #define MEMBER_FIELDS 3 /* columns of clairon.member: audience, target, user */
 

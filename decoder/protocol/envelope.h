@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "frame.h"
+#include "frame_format.h"
 
 /* In order of appearance. */
 enum envelope_field {
@@ -101,7 +101,7 @@ struct envelope_writer {
 void envelope_write(const struct envelope_writer *writer, const struct envelope *envelope,
                     enum envelope_field first, enum envelope_field last);
 
-/* The words for the enums in frame.h, in enum order; NULL at the end. */
+/* The words for the enums in frame_format.h, in enum order; NULL at the end. */
 extern const char *const envelope_priorities[];
 extern const char *const envelope_types[];
 extern const char *const envelope_operations[];

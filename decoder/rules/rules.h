@@ -13,7 +13,7 @@
 #include "utils/timestamp.h"
 
 #include "base/data.h"
-#include "protocol/frame.h"
+#include "protocol/frame_format.h"
 
 /*
  * Identifies what a prepared object was made from.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define VAPID "vapid"
 #define PEM_MAX 4096

@@ -13,7 +13,7 @@
 #include "gate/http/origin.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/limits.h"
+#include "gate/net/client_limits.h"
 #include "gate/ws/websocket.h"
 #include "wire/frame.h"
 #include "wire/http_head.h"

@@ -17,7 +17,7 @@
 #include "web_push/web_push.h"
 #include "wire/push_message.h"
 #include "wire/subscription.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define TEXT_MAX (SUBSCRIPTION_ENDPOINT_MAX + 512)
 

@@ -26,7 +26,7 @@
 #include "store/store.h"
 #include "wire/push_message.h"
 #include "wire/subscription.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define TICK_S 0.25
 #define LEASE_MS 15000

@@ -23,7 +23,7 @@
 #include "store/store.h"
 #include "wire/http_fields.h"
 #include "wire/subscription.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define CONNECTIONS 64
 #define SERVICE_CONNECTIONS (CONNECTIONS / 4)

@@ -1,6 +1,6 @@
 /*
  * frame.h: parses the messages of a replication stream, the decoder's frames in them, and the JSON
- * of notifications. decoder/protocol/frame.h describes the format of the frames. Pure.
+ * of notifications. decoder/protocol/frame_format.h describes the format of the frames. Pure.
  */
 #ifndef CLAIRON_WIRE_FRAME_H
 #define CLAIRON_WIRE_FRAME_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/rc.h"
-#include "decoder/protocol/frame.h"
+#include "decoder/protocol/frame_format.h"
 #include "decoder/protocol/limits.h"
 #include "decoder/protocol/traceparent.h"
 #include "wire/bytes.h"

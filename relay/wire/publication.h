@@ -34,7 +34,7 @@ struct publication {
     char *audience;
     char **targets;
     size_t target_count;
-    struct buffer head; /* the frame header (decoder/protocol/frame.h) */
+    struct buffer head; /* the frame header (decoder/protocol/frame_format.h) */
     struct buffer data; /* the JSON document */
 };
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "wire/base64url.h"
 #include "wire/json_doc.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define APP_BADGE_MAX 1000000000
 #define PUSH_TICKET_ROOM 128

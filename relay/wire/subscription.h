@@ -10,7 +10,7 @@
 
 #include "base/rc.h"
 #include "wire/json_doc.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define SUBSCRIPTION_ENDPOINT_MAX 2048
 

@@ -11,7 +11,7 @@
 #include "strict_json.h"
 #include "tests/fuzz/fuzz.h"
 #include "wire/push_message.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define ORIGIN "https://app.example"
 

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/cutoffs.h"
-#include "gate/http/keys.h"
+#include "gate/http/token_keys.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/store.h"

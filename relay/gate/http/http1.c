@@ -25,7 +25,7 @@
 #include "gate/http/cutoffs.h"
 #include "gate/http/origin.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/limits.h"
+#include "gate/net/client_limits.h"
 #include "wire/codes.h"
 #include "wire/http_head.h"
 

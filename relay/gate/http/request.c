@@ -20,7 +20,7 @@
 #include "base/states.h"
 #include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/limits.h"
+#include "gate/net/client_limits.h"
 #include "hub/hub.h"
 
 #define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */

@@ -50,14 +50,14 @@ struct gate {
     struct hub *hub; /* NULL: a process without the role gate */
     struct stats *stats;
     const struct gate_process *process; /* gate.h */
-    struct gate_keys *keys;             /* http/keys.c: what verifies tokens */
+    struct gate_keys *keys;             /* http/token_keys.c: what verifies tokens */
     struct gate_cutoffs *cutoffs;       /* http/cutoffs.c: which tokens are rejected; NULL: none */
     struct token_waits *token_waits;    /* http/auth.c: requests that wait for keys */
     struct verified_token *verified;    /* http/auth.c */
     struct carrier *carrier;            /* net/carrier.c */
     struct conns *conns;                /* net/conn.h: all connections */
     struct acceptor *acceptor;          /* net/listen.c */
-    struct limits *limits;              /* net/limits.c */
+    struct limits *limits;              /* net/client_limits.c */
     struct requests *requests;          /* http/request.h: HTTP requests */
     struct websockets *websockets;      /* ws/websocket.h */
     struct publisher *publisher;        /* publish.c: publications in progress */

@@ -18,7 +18,7 @@
 #include "gate/http/origin.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/limits.h"
+#include "gate/net/client_limits.h"
 #include "wire/http_head.h"
 
 #define SECOND_US INT64_C(1000000)

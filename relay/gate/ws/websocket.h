@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/rates.h"
 #include "wire/codes.h"
-#include "gate/net/limits.h"
+#include "gate/net/client_limits.h"
 #include "gate/http/auth.h"
 #include "gate/net/conn.h"
 #include "hub/hub.h"

@@ -1,7 +1,7 @@
 /*
  * constants.h: constants of the scripts and of C. In scripts the build replaces the names of these
- * macros, and of the macros in keys.h, frame.h and envelope.h, by their values, which must be
- * numbers or strings without expressions.
+ * macros, and of the macros in keys.h, frame_format.h and envelope.h, by their values, which must
+ * be numbers or strings without expressions.
  */
 #ifndef CLAIRON_STORE_CONSTANTS_H
 #define CLAIRON_STORE_CONSTANTS_H

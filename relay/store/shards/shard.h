@@ -112,7 +112,7 @@ struct shard {
     struct shard_entry_read *entry_reads; /* in flight (shard_request_read_entry) */
     struct replicas_wait replicas;
     struct shard_holdings holdings;
-    size_t present; /* users of this relay in the shard, as the store has them (presence.c) */
+    size_t present; /* users of this relay in the store (stored_presence.c) */
 };
 
 /* Initializes the shard and connects. `events` must outlive it. */

@@ -95,7 +95,7 @@ struct cutoff_texts {
     char digest[CUTOFF_DIGEST_TEXT + 1], issued[24], ends[24];
 };
 
-/* Adds the KEYS and ARGV of cutoff.lua (write/cutoffs.c). */
+/* Adds the KEYS and ARGV of cutoff.lua (write/stored_cutoffs.c). */
 void cutoff_arguments(const struct shard *shard, const struct cutoff *cutoff,
                       struct arguments *arguments, struct cutoff_texts *texts);
 

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "decoder/protocol/frame.h"
+#include "decoder/protocol/frame_format.h"
 
 #define CLIENTS_MAX 20000
 #define BLOCK_MAX (4 * 1024 * 1024)

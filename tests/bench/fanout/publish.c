@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "decoder/protocol/frame.h"
+#include "decoder/protocol/frame_format.h"
 #include "load.h"
 
 #define BODY_MAX (1024 * 1024)
@@ -39,8 +39,8 @@ put_u16(unsigned char *at, size_t value)
 }
 
 /*
- * Writes the route of a stream entry, in the format of decoder/protocol/frame.h: priority NORMAL,
- * one target or none.
+ * Writes the route of a stream entry, in the format of decoder/protocol/frame_format.h: priority
+ * NORMAL, one target or none.
  */
 static size_t
 make_route(const char *user)

@@ -35,7 +35,7 @@ sub cpu
     return $used{used_cpu_user} + $used{used_cpu_sys};
 }
 
-# The header of a notification with acks and retries, as in decoder/protocol/frame.h.
+# The header of a notification with acks and retries, as in decoder/protocol/frame_format.h.
 sub route
 {
     my ($kind) = @_;

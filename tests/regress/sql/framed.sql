@@ -1,4 +1,4 @@
--- Frames, decoded by the layout in decoder/protocol/frame.h.
+-- Frames, decoded by the layout in decoder/protocol/frame_format.h.
 CREATE FUNCTION number(bytes bytea, at int, size int) RETURNS bigint LANGUAGE sql AS $$
     SELECT ('x' || lpad(encode(substr(bytes, at + 1, size), 'hex'), 16, '0'))::bit(64)::bigint
 $$;

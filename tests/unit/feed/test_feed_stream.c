@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "decoder/protocol/frame.h"
+#include "decoder/protocol/frame_format.h"
 #include "feed/feed_private.h"
 #include "store/shards/shard.h"
 

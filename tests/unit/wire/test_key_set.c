@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "gate/http/keys.h"
+#include "gate/http/token_keys.h"
 #include "wire/token.h"
 
 #include "tests/unit/wire/tokens.h"

@@ -14,7 +14,7 @@
 #include <jansson.h>
 
 #include "wire/push_message.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 #define ID "0195cf3e-1111-7222-8333-444455556666"
 #define APP "https://app.example/start/page?a=b#c"

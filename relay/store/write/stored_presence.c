@@ -1,4 +1,4 @@
-/* presence.c: stores which users have sessions at this relay; reads the last one of a user. */
+/* stored_presence.c: which users have sessions at this relay; the last session of a user. */
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* limits.h: limits connections and requests, by address, by user and in total. */
-#ifndef CLAIRON_GATE_NET_LIMITS_H
-#define CLAIRON_GATE_NET_LIMITS_H
+/* client_limits.h: limits connections and requests, by address, by user and in total. */
+#ifndef CLAIRON_GATE_NET_CLIENT_LIMITS_H
+#define CLAIRON_GATE_NET_CLIENT_LIMITS_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /*
- * frame.h: the binary frames that the decoder writes and the relay reads.
+ * frame_format.h: the binary frames that the decoder writes and the relay reads.
  *
  * One XLogData message contains one or more whole frames, of one or more transactions. All integers
  * are big-endian, all strings UTF-8 without a terminating zero.
@@ -67,8 +67,8 @@
  * the JSON, as the route of the stream entry, so that the relay routes without parsing JSON.
  * A relay rejects other versions than FRAME_VERSION.
  */
-#ifndef CLAIRON_FRAME_H
-#define CLAIRON_FRAME_H
+#ifndef CLAIRON_FRAME_FORMAT_H
+#define CLAIRON_FRAME_FORMAT_H
 
 #define FRAME_VERSION 1
 

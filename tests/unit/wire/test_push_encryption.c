@@ -1,6 +1,6 @@
 /*
- * test_web_push.c: bodies and tokens of Web Push are those of the examples in RFC 8188, RFC 8291
- * and RFC 8292; private keys are checked.
+ * test_push_encryption.c: bodies and tokens of Web Push are those of the examples in RFC 8188,
+ * RFC 8291 and RFC 8292; private keys are checked.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "wire/key_set.h"
-#include "wire/web_push.h"
+#include "wire/push_encryption.h"
 
 /* RFC 8291, section 5 */
 #define PLAIN "When I grow up, I want to be a watermelon"

@@ -1,4 +1,4 @@
-/* cutoffs.c: stores cut-offs in shard 0, and reads all of them. */
+/* stored_cutoffs.c: stores cut-offs in shard 0, and reads all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 

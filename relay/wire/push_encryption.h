@@ -1,9 +1,9 @@
 /*
- * web_push.h: the body of a Web Push request, encrypted for one subscription (RFC 8291), and the
- * relay's signature of the request (VAPID, RFC 8292). Pure: no clock, no log.
+ * push_encryption.h: the body of a Web Push request, encrypted for one subscription (RFC 8291), and
+ * the relay's signature of the request (VAPID, RFC 8292). Pure: no clock, no log.
  */
-#ifndef CLAIRON_WIRE_WEB_PUSH_H
-#define CLAIRON_WIRE_WEB_PUSH_H
+#ifndef CLAIRON_WIRE_PUSH_ENCRYPTION_H
+#define CLAIRON_WIRE_PUSH_ENCRYPTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

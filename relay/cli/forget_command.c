@@ -1,4 +1,7 @@
-/* forget.c: `clairon forget`: removes a user from the store, and prints where the name remains. */
+/*
+ * forget_command.c: `clairon forget`: removes a user from the store, and prints where the name
+ * remains.
+ */
 #include "cli/cli.h"
 
 #include <inttypes.h>

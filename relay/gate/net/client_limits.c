@@ -1,5 +1,5 @@
-/* limits.c: limits connections and requests, by address, by user and in total. */
-#include "gate/net/limits.h"
+/* client_limits.c: limits connections and requests, by address, by user and in total. */
+#include "gate/net/client_limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

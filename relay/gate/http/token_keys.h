@@ -1,9 +1,9 @@
 /*
- * keys.h: the keys that verify tokens, of the settings and of the issuers' URLs, which are fetched
- * again when they may have changed.
+ * token_keys.h: the keys that verify tokens, of the settings and of the issuers' URLs, which are
+ * fetched again when they may have changed.
  */
-#ifndef CLAIRON_GATE_HTTP_KEYS_H
-#define CLAIRON_GATE_HTTP_KEYS_H
+#ifndef CLAIRON_GATE_HTTP_TOKEN_KEYS_H
+#define CLAIRON_GATE_HTTP_TOKEN_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>

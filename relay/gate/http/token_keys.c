@@ -1,10 +1,10 @@
 /*
- * keys.c: the keys of the issuers of tokens. Those of a URL are fetched at the start, when their
- * max-age ends, at SIGHUP, and when a token names an unknown key. A failed fetch changes nothing: a
- * provider that is away, or sends something else, keeps its last keys. If the first fetch fails,
- * the last keys are those in the store.
+ * token_keys.c: the keys of the issuers of tokens. Those of a URL are fetched at the start, when
+ * their max-age ends, at SIGHUP, and when a token names an unknown key. A failed fetch changes
+ * nothing: a provider that is away, or sends something else, keeps its last keys. If the first
+ * fetch fails, the last keys are those in the store.
  */
-#include "gate/http/keys.h"
+#include "gate/http/token_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* web_push.c: encrypts Web Push bodies, and signs their requests, with OpenSSL. */
-#include "wire/web_push.h"
+/* push_encryption.c: encrypts Web Push bodies, and signs their requests, with OpenSSL. */
+#include "wire/push_encryption.h"
 
 #include <inttypes.h>
 #include <limits.h>
