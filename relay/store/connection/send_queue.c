@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "store/connection/encode.h"
+#include "store/connection/resp.h"
 
 #define UNIX_SEND_BYTES (1 << 20) /* the kernel may allow less */
 
@@ -255,17 +255,17 @@ send_queue_received_us(const struct send_queue *queue)
 static char *
 encode(int argc, const char **argv, const size_t *lens, size_t *ret_len)
 {
-    size_t room = ENCODE_NUMBER_MAX + 1;
+    size_t room = RESP_NUMBER_MAX + 1;
     char *bytes, *at;
 
     for (int i = 0; i < argc; i++)
-        room += ENCODE_NUMBER_MAX + 2 + (lens != NULL ? lens[i] : strlen(argv[i]));
+        room += RESP_NUMBER_MAX + 2 + (lens != NULL ? lens[i] : strlen(argv[i]));
     bytes = memory_grow(NULL, room);
-    at = encode_number(bytes, '*', (size_t)argc);
+    at = resp_number(bytes, '*', (size_t)argc);
     for (int i = 0; i < argc; i++) {
         const size_t len = lens != NULL ? lens[i] : strlen(argv[i]);
 
-        at = encode_number(at, '$', len);
+        at = resp_number(at, '$', len);
         memcpy(at, argv[i], len);
         memcpy(at + len, "\r\n", 2);
         at += len + 2;

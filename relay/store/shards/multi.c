@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/connection/encode.h"
+#include "store/connection/resp.h"
 #include "store/connection/reply.h"
 
 #define COUNT_TEXT 24
@@ -27,8 +27,8 @@ multi_put(struct multi *multi, const void *bytes, size_t len)
 static void
 put_number(struct multi *multi, char kind, size_t number)
 {
-    char text[ENCODE_NUMBER_MAX];
-    const size_t len = (size_t)(encode_number(text, kind, number) - text);
+    char text[RESP_NUMBER_MAX];
+    const size_t len = (size_t)(resp_number(text, kind, number) - text);
 
     multi_put(multi, text, len);
 }
