@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/urls.h"
-#include "postgres/libpq.h"
+#include "postgres/connection.h"
 
 #define TYPES "types"
 #define MODULE_MAX (16 * 1024 * 1024) /* bytes of the output */

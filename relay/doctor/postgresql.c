@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/urls.h"
 #include "doctor/doctor_private.h"
-#include "postgres/libpq.h"
+#include "postgres/connection.h"
 #include "sink/sink.h"
 
 #define POSTGRESQL "postgresql"

@@ -19,7 +19,6 @@
 #include "base/stats.h"
 #include "feed/feed.h"
 #include "postgres/connection.h"
-#include "postgres/libpq.h"
 #include "store/store.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"

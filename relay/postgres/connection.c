@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "postgres/libpq.h"
 
 #define LIST_MAX 16384 /* maximum bytes of a list of hosts, addresses or ports */
 #define SETUP_MAX 512

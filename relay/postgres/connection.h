@@ -1,6 +1,6 @@
 /*
  * connection.h: connections to PostgreSQL that do not block the loop: the lookup of its hosts, the
- * attempt to connect, a session of commands, and a query over a separate connection.
+ * attempt to connect, a session of commands, a query over a separate connection, and error texts.
  */
 #ifndef CLAIRON_POSTGRES_CONNECTION_H
 #define CLAIRON_POSTGRES_CONNECTION_H
@@ -151,5 +151,15 @@ void postgres_query_send(struct postgres_query *query);
 void postgres_query_repeat(struct postgres_query *query, double after_s, double every_s);
 /* A no-op for a query that is not open. */
 void postgres_query_end(struct postgres_query *query);
+
+/* ---- libpq.c: session settings, and error messages */
+
+/* Returns the first command of each session, which depends on the server's version. */
+const char *postgres_session_command(const PGconn *conn);
+
+/* Returns a hint for the operator about a server error, or "". */
+const char *postgres_error_hint(const char *sqlstate, const char *message);
+/* Returns the message on one line, without repeated lines. Valid until the next call. */
+const char *postgres_error_line(const char *message);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "postgres/libpq.h"
+#include "postgres/connection.h"
 
 #define LINE_MAX_LEN 1024
 

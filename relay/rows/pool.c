@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "postgres/libpq.h"
 
 #define SECOND_US INT64_C(1000000)
 #define RETRY_BASE_MS 250

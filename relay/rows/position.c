@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "postgres/libpq.h"
 
 #define SECOND_US INT64_C(1000000)
 #define AGAIN_US (SECOND_US / 20) /* until a transaction that runs is asked for again */

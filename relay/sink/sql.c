@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "postgres/connection.h"
-#include "postgres/libpq.h"
 
 #define BATCH_RECEIPTS 1000
 #define BATCH_BYTES ((size_t)1024 * 1024)

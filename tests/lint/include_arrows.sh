@@ -34,7 +34,7 @@ declare -A folders=(
 
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
-libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/urls\.c|relay/doctor/postgresql\.c
+libpq-fe\.h                  relay/postgres/connection\.h|relay/base/urls\.c|relay/doctor/postgresql\.c
 hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))
 curl/.*\.h                   relay/http_client/http_client\.c
 jansson\.h                   relay/store/admin/(admin|command_pending)\.c|relay/cli/(token_command|errors)\.[ch]|relay/doctor/check_gate\.c

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "postgres/libpq.h"
+#include "postgres/connection.h"
 
 #define LOGIN_FAILED                                                                               \
     "connection to server at \"h\", port 5432 failed: FATAL:  password authentication failed"
