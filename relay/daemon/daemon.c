@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/service.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "hub/hub.h"

@@ -1,5 +1,5 @@
 /* service.c: sends sd_notify(3) datagrams to the service manager. */
-#include "daemon/service.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/service.h"
 #include "gate/gate.h"
 
 #define RESTART_PAUSE_S 1 /* prevents a busy loop if a worker dies immediately */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "gate/http/origin.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"

@@ -23,7 +23,6 @@
 #include "base/memory.h"
 #include "gate/http/auth.h"
 #include "gate/http/cutoffs.h"
-#include "gate/http/origin.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/client_limits.h"
 #include "wire/codes.h"

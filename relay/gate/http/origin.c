@@ -1,5 +1,5 @@
 /* origin.c: whether a web page of another origin may use the relay. */
-#include "gate/http/origin.h"
+#include "gate/http/request.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
 

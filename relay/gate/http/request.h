@@ -245,4 +245,17 @@ void gate_request_begin(struct conn *conn, const struct gate_route *route, const
 /* Sends and frees the response to a request that needs no token, and discards its body. */
 void gate_request_reply(struct conn *conn, struct response *response);
 
+/* ---- origin.c: the Origin of web pages */
+
+/* Whether gate.origins (NULL: same host only) allows pages of `origin` to access `host`. Pure. */
+bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
+
+#define GATE_ORIGIN_NOT_ALLOWED "origin not allowed"
+
+/*
+ * Reads the Origin header if it is allowed; NULL: absent. False: not allowed, which is logged at a
+ * limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
+ */
+bool gate_origin_read(struct conn *conn, const char *origins, char **ret_origin);
+
 #endif

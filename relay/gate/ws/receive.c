@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "gate/http/auth.h"
-#include "gate/http/origin.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/client_limits.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/config_private.h"
-#include "gate/http/origin.h"
+#include "gate/http/request.h"
 
 static void
 same_host_is_allowed_by_default(void **state)
