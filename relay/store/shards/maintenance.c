@@ -517,7 +517,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
         shard->store->is_acquired = true;
     shard_set_topic_prefix(shard, reply_bytes(reply_at(reply, 1)));
     if (!bytes_equal_text(epoch, shard->epoch))
-        link_restart(shard->link, "store epoch changed");
+        shard_renew_epochs(shard);
 }
 
 /* Publishes the totals of all shards. */
@@ -661,6 +661,13 @@ on_memory(void *ctx, const struct redisReply *reply)
             fullest = store->shards[k].holdings;
     stats_set(maintenance->stats, STAT_STORE_MEMORY, fullest.memory);
     stats_set(maintenance->stats, STAT_STORE_MEMORY_MAX, fullest.memory_max);
+}
+
+void
+maintenance_check_soon(struct maintenance *maintenance)
+{
+    if (maintenance != NULL)
+        maintenance->heartbeats = maintenance->shard->number % HEARTBEATS_PER_CHECK;
 }
 
 static void

@@ -126,6 +126,8 @@ void shard_free(struct shard *shard); /* call it after shard_close */
 struct maintenance *maintenance_open(struct shard *shard);
 void maintenance_stop(struct maintenance *maintenance);
 void maintenance_free(struct maintenance *maintenance); /* call it after the link is closed */
+/* The next heartbeat checks the shard's epoch. Accepts NULL. */
+void maintenance_check_soon(struct maintenance *maintenance);
 
 /* Shard 0 has the topic prefix of the store. Without a text, the old prefix is kept. */
 void shard_set_topic_prefix(struct shard *shard, struct bytes text);

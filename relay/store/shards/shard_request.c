@@ -304,6 +304,22 @@ shard_request_keep_reply(struct shard_request *request, const struct redisReply 
     return copy->reply;
 }
 
+void
+shard_renew_epochs(struct shard *shard)
+{
+    const struct store *store = shard->store;
+    const struct topology *topology = &store->topology;
+
+    for (unsigned k = topology_connection_of(topology, shard->number); k < store->shard_count;
+         k = topology_next_shard(topology, k)) {
+        struct shard *other = &store->shards[k];
+
+        maintenance_check_soon(other->maintenance);
+        if (other->is_up || other == shard)
+            link_restart(other->link, "store epoch changed");
+    }
+}
+
 bool
 shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure)
 {
@@ -337,9 +353,7 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
     else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
              /* KeyDB writes the error code after the script's name */
              strstr(reply_text(reply), "NOGROUP ") != NULL)
-        link_restart(shard->link,
-                     /* hello.lua repairs the store, or reports why it cannot */
-                     "store epoch changed");
+        shard_renew_epochs(shard); /* hello.lua repairs the store, or reports why it cannot */
     return false;
 }
 

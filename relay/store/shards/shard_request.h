@@ -169,6 +169,12 @@ MUST_CHECK enum rc shard_call(struct shard *shard, enum store_script script, int
                               link_reply *reply, void *ctx, int argc, const char **argv,
                               const size_t *lens);
 
+/*
+ * The shard has another epoch: reconnects all shards of its server, which were probably emptied or
+ * rewound together. If each was found later, each would be a further gap for all clients.
+ */
+void shard_renew_epochs(struct shard *shard);
+
 /* True if the reply is not an error. Logs an error, and reconnects if that may fix the cause. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
