@@ -13,7 +13,6 @@ cd "$(dirname "$0")/.."
 . tests/roots.sh
 
 scratch=$(realpath -m "$roots")/images
-engine=$roots/engine
 
 validate() {
     local tool=$roots/compose
@@ -72,8 +71,7 @@ without_engine() {
 
 run_tests() {
     rm -rf "$scratch" && mkdir -p "$scratch"
-    tests/tools/debian-root.sh make "$roots/base"
-    if tests/images/engine.sh make "$engine" "$roots/base"; then
+    if make_engine; then
         with_engine
     else
         print_line "# no container can be started here: the images are built and started without an engine"

@@ -3,7 +3,9 @@
 #
 # It makes the release of the last commit twice. Then it installs the packages in bare roots of Debian 12 and 13, with
 # systemd, runs the commands of "One machine" in docker/INSTALL.md and those of README's tour there, each in a fresh root,
-# and opens the tour's page in a browser. SUITES=trixie limits it to that Debian.
+# and opens the tour's page in a browser. It also runs the tour in a container of Debian 13, without systemd.
+# SUITES=trixie limits it to that Debian. The container and the archives of the images need tests/images/engine.sh; where
+# no container can be started, they are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
@@ -13,12 +15,13 @@ scratch=$(realpath -m "$roots")/release
 dist=$scratch/dist
 compilers="gcc cc c++ g++ clang tcc make ld as"
 booted=()
+container=()    # the prefix of a command in a container, which runs in $target
 
 # Each suite: its Debian, and its PostgreSQL.
 declare -A debian=([bookworm]=12 [trixie]=13) postgresql=([bookworm]=15 [trixie]=17)
 
 in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
-in_booted() { tests/tools/debian-boot.sh run "$target" "$@"; }
+in_booted() { tests/tools/debian-boot.sh run "$target" "${container[@]}" "$@"; }
 seconds_since() { print_line "$((SECONDS - $1)) s"; }
 
 # ---- the files
@@ -39,6 +42,8 @@ npm_packs_the_same_files() {
     is "$(tar -tf "$dist"/clairon-npm-*.tgz | sed -n 's,^package/\(.*[^/]\)$,\1,p' | LC_ALL=C sort)" "$expected"
 }
 
+has_images() { is "$(cd "$dist" && echo *.oci.tar)" "$(cd "$dist" && echo clairon-{postgres-17,relay}-[0-9]*.[0-9].oci.tar)"; }
+
 sbom_has_every_file() {
     is "$(sed -n 's/^ *"packageFileName": "\(.*\)",$/\1/p' "$dist"/clairon-*.spdx.json | LC_ALL=C sort)" \
         "$(cd "$dist" && find . -type f ! -name '*.spdx.json' ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort)"
@@ -54,15 +59,28 @@ pgxn_archive_installs() {
             make -s && make -s install DESTDIR=$place/out && test -e $place/out/usr/lib/postgresql/17/lib/clairon.so"
 }
 
+# The comparison of both releases includes the archives, if there are any.
+check_images() {
+    if [ -n "${ENGINE_ROOT:-}" ] || compgen -G "$dist/*.oci.tar" >/dev/null; then
+        ok "the archives of both images are among them" has_images
+    else
+        skip "the archives of both images are not compared"
+    fi
+}
+
 check_files() {
     local began=$SECONDS commit
     commit=$(git -c safe.directory='*' rev-parse HEAD)
+    if make_engine; then
+        export ENGINE_ROOT=$engine
+    fi
     ok "a release is made" env CLAIRON_ROOTS="$roots" relay/tools/release.sh "$dist"
     print_line "# $(seconds_since "$began")"
     began=$SECONDS
     ok "it is made again in another folder" repeat_release
     print_line "# $(seconds_since "$began")"
     ok "both releases are equal byte for byte" diff -r "$dist" "$scratch/again/dist"
+    check_images
     ok "SHA256SUMS has every file" is "$(cd "$dist" && sha256sum -c SHA256SUMS | grep -c ': OK$')" "$(($(find "$dist" -type f | wc -l) - 1))"
     ok "the SBOM has every file" sbom_has_every_file
     ok "the extension can be installed from the archive of PGXN" pgxn_archive_installs
@@ -91,23 +109,63 @@ typed() {
     in_booted env -C /root/release bash -e -o pipefail -c "$(grep -m1 '^CLI=' docker/INSTALL.md) || true; $text" </dev/null
 }
 
+# Counted, so that nobody takes it for tested.
+skip() {
+    test_count=$((test_count + 1))
+    print_line "ok $test_count - $1 # SKIP no container can be started here"
+}
+
 # As ok, unless an earlier test of this root has failed: the others would wait in vain.
 step() { $is_broken || ok "$@"; }
 
 has_no_compiler() {
     # shellcheck disable=SC2086
-    is "$(in_target sh -c 'command -v "$@"' - $compilers)" ""
+    is "$(in_booted sh -c 'command -v "$@"' - $compilers)" ""
 }
 
-# A bare root with systemd that starts services, with the files of the release. apt downloads what they need before the
-# start, because the booted root has no network; it installs when the commands of the page request it.
+# The files of the release, but no images.
+copy_release() {
+    mkdir -p "$1"
+    find "$dist" -type f ! -name '*.oci.tar' -exec cp -t "$1" {} +
+}
+
+# The command that downloads what the packages need, since neither a booted root nor a container has a network. apt
+# installs it when the commands of the page request it.
+download() {
+    print_line "cd /root/release; apt-get -qq install -y --download-only ./postgresql-${postgresql[$suite]}-clairon_*~deb${debian[$suite]}_*.deb" \
+        "./clairon-relay_*~deb${debian[$suite]}_*.deb python3 curl"
+}
+
+# A bare root with systemd that starts services, with the files of the release.
 make_target() {
     tests/tools/debian-root.sh copy "$roots/bare-$suite" "$target" || return
     rm -f "$target/usr/sbin/policy-rc.d" "$target/etc/postgresql-common/createcluster.conf"
-    mkdir -p "$target/root/release"
-    cp "$dist"/* "$target/root/release/" &&
-        in_target sh -ec 'cd /root/release; apt-get -qq install -y --download-only ./postgresql-'"${postgresql[$suite]}"'-clairon_*~deb'"${debian[$suite]}"'_*.deb \
-            ./clairon-relay_*~deb'"${debian[$suite]}"'_*.deb python3 curl'
+    copy_release "$target/root/release" && in_target sh -ec "$(download)"
+}
+
+# Like the image of Debian, it starts no services.
+make_image() {
+    copy_release "$scratch/context" || return
+    rm -rf "$engine/srv/context" "$engine/srv/clairon"
+    mkdir "$engine/srv/clairon"
+    mv "$scratch/context" "$engine/srv/" &&
+        tests/images/engine.sh build "$engine" podman build -q -t tour -f - /srv/context <<END
+FROM debian:13
+COPY . /root/release/
+RUN printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d && apt-get update -q
+RUN $(download)
+END
+}
+
+# With the network of its root, so that the browser reaches the loopback addresses.
+start_container() {
+    tests/images/engine.sh run "$engine" podman run --name tour --network host tour sleep infinity </dev/null >"$scratch/container" 2>&1 &
+    wait_for container_runs $! || { cat "$scratch/container"; return 1; }
+}
+
+container_runs() {
+    cat "/proc/$1/task/$1/children" >"$target.pid"
+    in_booted true
 }
 
 halt() {
@@ -140,9 +198,9 @@ check_one_machine() {
     local section="## One machine" began name="Debian ${debian[$suite]}"
     target=$scratch/one-$suite
     step "$name: a bare root" make_target
-    step "$name: it has no compiler" has_no_compiler
     booted+=("$target")
     step "$name: systemd starts" tests/tools/debian-boot.sh start "$target"
+    step "$name: it has no compiler" has_no_compiler
     began=$SECONDS
     step "$name: the checksums are right" typed "$(block docker/INSTALL.md '## Install' 1 | grep sha256sum)"
     step "$name: the packages install" typed "$(block docker/INSTALL.md "$section" 1)"
@@ -167,30 +225,45 @@ page_shows() {
 }
 
 start_in_background() {
-    in_booted systemd-run -q --unit "$1" --working-directory=/root/release bash -ec "${2//sudo /}"
+    if [ ${#container[@]} = 0 ]; then
+        in_booted systemd-run -q --unit "$1" --working-directory=/root/release bash -ec "${2//sudo /}"
+    else
+        tests/tools/debian-boot.sh run "$target" podman exec -d --workdir /root/release tour bash -ec "${2//sudo /}"
+    fi
 }
 
 tour_psql() { in_booted runuser -u postgres -- psql -XqAt -v ON_ERROR_STOP=1 "$@"; }
 
-check_tour() {
-    local began name="Debian ${debian[$suite]}, the tour" page status=0
-    target=$scratch/tour-$suite
-    step "$name: a bare root" make_target
+# for_containers N: README's N-th command for a container without systemd
+# shellcheck disable=SC2016
+for_containers() { typed "$(sed -n '/^In a new container without systemd/,/^$/p' README.md | grep -o '`[^`]*`' | tr -d '`' | sed -n "$1p")"; }
+
+write_settings() { block README.md '### 4. Start the relay' 2 | in_booted tee /root/release/relay.conf; }
+serves_page() { in_booted python3 -c 'import urllib.request; urllib.request.urlopen("http://localhost:3000/tour.html")'; }
+
+# tour NAME: its steps in $target
+tour() {
+    local name=$1 began=$SECONDS page status=0
     step "$name: it has no compiler" has_no_compiler
-    booted+=("$target")
-    step "$name: systemd starts" tests/tools/debian-boot.sh start "$target"
-    began=$SECONDS
     step "$name: step 1 installs" typed "$(block README.md '### 1. Install' 1)"
+    if [ ${#container[@]} != 0 ]; then
+        step "$name: PostgreSQL is started" for_containers 3
+        step "$name: the store is started" for_containers 4
+    fi
     step "$name: step 2 configures PostgreSQL" tour_psql postgres <<<"$(block README.md '### 2. Configure PostgreSQL' 1 | settings_of)"
-    step "$name: PostgreSQL is restarted" in_booted systemctl restart postgresql
+    if [ ${#container[@]} != 0 ]; then
+        step "$name: PostgreSQL is restarted" for_containers 5
+    else
+        step "$name: PostgreSQL is restarted" in_booted systemctl restart postgresql
+    fi
     step "$name: there is a database" in_booted runuser -u postgres -- createdb app
     step "$name: step 3 creates a rule" tour_psql app <<<"$(block README.md '### 3. Choose the recipients' 1)"
     step "$name: step 4 configures the store" typed "$(block README.md '### 4. Start the relay' 1)"
-    block README.md '### 4. Start the relay' 2 >"$target/root/release/relay.conf"
+    step "$name: step 4 writes the settings" write_settings
     step "$name: step 4 starts the relay" start_in_background tour-relay "$(block README.md '### 4. Start the relay' 3)"
     step "$name: step 4 finds no error" wait_for typed "$(block README.md '### 4. Start the relay' 4)"
     step "$name: step 5 serves the page" start_in_background tour-page "$(block README.md '### 5. Listen in the browser' 1)"
-    $is_broken || wait_for in_booted python3 -c 'import urllib.request; urllib.request.urlopen("http://localhost:3000/tour.html")'
+    $is_broken || wait_for serves_page
     page_shows >"$scratch/page" 2>&1 &
     page=$!
     step "$name: the page is connected" wait_for grep -qx open "$scratch/page"
@@ -198,8 +271,29 @@ check_tour() {
     wait "$page" || status=$?
     step "$name: the page shows the rows" is "$status" 0
     step "$name: no compiler was installed" has_no_compiler
-    print_line "# $name, from a bare root to its last step: $(seconds_since "$began")"
+    print_line "# $name, from the first step to the last: $(seconds_since "$began")"
+}
+
+tour_in_root() {
+    local name="Debian ${debian[$suite]}, the tour"
+    target=$scratch/tour-$suite
+    step "$name: a bare root" make_target
+    booted+=("$target")
+    step "$name: systemd starts" tests/tools/debian-boot.sh start "$target"
+    tour "$name"
     halt
+}
+
+tour_in_container() {
+    local suite=trixie name="a container, the tour"
+    target=$engine
+    step "$name: an image of Debian 13 with the files of the release" make_image
+    booted+=("$target")
+    container=(podman exec -i tour)
+    step "$name: it is started" start_container
+    tour "$name"
+    halt
+    container=()
 }
 
 run_tests() {
@@ -210,8 +304,14 @@ run_tests() {
     for suite in ${SUITES:-bookworm trixie}; do
         DEBIAN_SUITE=$suite tests/tools/debian-root.sh make "$roots/bare-$suite" systemd-sysv dbus
         check_one_machine
-        check_tour
+        tour_in_root
     done
+    if [ -n "${ENGINE_ROOT:-}" ]; then
+        tour_in_container
+        rm -rf "$engine/var/lib/containers" "$engine"/srv/*
+    else
+        skip "the tour in a container"
+    fi
     print_line "1..$test_count"
 }
 

@@ -7,6 +7,7 @@
 roots=$(realpath -m "${CLAIRON_ROOTS:-build/roots}")
 clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
 root=$roots/replica      # the same and the build dependencies
+engine=$roots/engine     # a container engine
 checkout=/var/tmp/clairon   # the checkout in $root
 source=build/deb/source     # in the checkout: where the packages are built
 test_count=0
@@ -58,6 +59,15 @@ build_root() {
     inside cp -a "$source/build/clairon" "$source/build/gen" build/
     inside cp -a "$source/decoder" .
     inside make -s build/strict_lines private-root
+}
+
+# Creates the root with the container engine. Fails if no container can be started here; any other failure ends the script.
+make_engine() {
+    local status=0
+    tests/tools/debian-root.sh make "$roots/base" || die "no root for the image debian:13"
+    tests/images/engine.sh make "$engine" "$roots/base" || status=$?
+    [[ $status = [03] ]] || die "no root for the container engine"
+    return "$status"
 }
 
 # ok DESCRIPTION COMMAND..: one test; prints the output of COMMAND if it fails.

@@ -8,6 +8,8 @@
 #   APT_SOURCES   folder with further sources of apt, as in /etc/apt: sources.list.d/*.sources, keyrings/*. With those of
 #                 apt.postgresql.org, packages of more major versions of PostgreSQL are built.
 #   REPOSITORY    URL of the repository, for the packages that name it
+#   ENGINE_ROOT   for tests: a root with podman, made by tests/images/engine.sh, instead of this machine's podman. Its
+#                 image debian:13 has the settings of this machine's network.
 #
 # Two releases of a commit are equal byte for byte if apt has the same versions of the build dependencies. All times are
 # that of the commit. Uncommitted changes are not part of a release.
@@ -131,10 +133,24 @@ make_debian() {
         $1 == "Candidate:" && $2 != "(none)" { print name "\t" $2 }' | LC_ALL=C sort -u >"$work/$suite.packages"
 }
 
-# docker/images/archives.sh does nothing without a container engine.
+# docker/images/archives.sh does nothing without podman.
 make_images() {
-    [ ! -x "$work/source/docker/images/archives.sh" ] ||
+    if [ -z "${ENGINE_ROOT:-}" ]; then
         (cd "$work/source" && VERSION=$version docker/images/archives.sh "$dist")
+    else
+        make_images_in_root "$ENGINE_ROOT/srv"
+    fi
+}
+
+make_images_in_root() {
+    local place=$1
+    "${as_root[@]}" rm -rf "$place/clairon" "$place/images"
+    "${as_root[@]}" cp -r "$work/source" "$place/clairon"
+    ok_or_log "$work/images.log" "${as_root[@]}" tests/images/engine.sh build "$ENGINE_ROOT" \
+        env VERSION="$version" SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" REPOSITORY="$REPOSITORY" \
+        docker/images/archives.sh /srv/images
+    cp "$place"/images/* "$dist/"
+    "${as_root[@]}" rm -rf "$place/images"
 }
 
 main() {

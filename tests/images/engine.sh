@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # engine.sh: a container engine for the tests of the images: podman and the clients of Docker, in a Debian 13 root.
 #
-#   engine.sh make DIR BASE           creates the root in DIR, with a copy of the root BASE as the image debian:13; fails if
-#                                     no container can be started in it
+#   engine.sh make DIR BASE           creates the root in DIR, with a copy of the root BASE as the image debian:13; exits with
+#                                     status 3 if no container can be started in it
 #   engine.sh run DIR COMMAND..       runs COMMAND in it, in /srv/clairon, with podman's interface for Docker
 #   engine.sh build DIR COMMAND..     the same, but with the network of this machine, for package installations
 #
@@ -95,8 +95,8 @@ case ${1:-} in
         write_helper
         # An image starts services, unlike a root.
         tar -C "$3" --exclude=./usr/sbin/policy-rc.d --exclude=./etc/postgresql-common -c . |
-            "$0" build "$root" podman import -q --change 'CMD ["bash"]' - docker.io/library/debian:13 >/dev/null
-        "$0" run "$root" podman run --rm debian:13 true
+            "$0" build "$root" podman import -q --change 'CMD ["bash"]' - docker.io/library/debian:13 >/dev/null || exit 3
+        "$0" run "$root" podman run --rm debian:13 true || exit 3
         ;;
     run | build)
         root=$(realpath -m "$2")
