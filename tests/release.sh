@@ -42,7 +42,15 @@ npm_packs_the_same_files() {
     is "$(tar -tf "$dist"/clairon-npm-*.tgz | sed -n 's,^package/\(.*[^/]\)$,\1,p' | LC_ALL=C sort)" "$expected"
 }
 
-has_images() { is "$(cd "$dist" && echo *.oci.tar)" "$(cd "$dist" && echo clairon-{postgres-17,relay}-[0-9]*.[0-9].oci.tar)"; }
+has_images() { is "$(cd "$dist" && echo *.oci.tar)" "$(printf 'clairon-%s-%s.oci.tar ' postgres-17 "$(source_version)" relay "$(source_version)" | sed 's/ $//')"; }
+
+another_date_is_rejected() (
+    cd "$scratch/again" || return
+    sed -i 's/^## \[.*\] - /&0/' CHANGELOG.md
+    git -c user.name=x -c user.email=x@example.org commit -qam 'another date'
+    git tag "v$(source_version)"
+    ! relay/tools/release.sh rejected >rejected.log 2>&1 && grep 'CHANGELOG.md needs the line' rejected.log
+)
 
 sbom_has_every_file() {
     is "$(sed -n 's/^ *"packageFileName": "\(.*\)",$/\1/p' "$dist"/clairon-*.spdx.json | LC_ALL=C sort)" \
@@ -84,6 +92,7 @@ check_files() {
     ok "SHA256SUMS has every file" is "$(cd "$dist" && sha256sum -c SHA256SUMS | grep -c ': OK$')" "$(($(find "$dist" -type f | wc -l) - 1))"
     ok "the SBOM has every file" sbom_has_every_file
     ok "the extension can be installed from the archive of PGXN" pgxn_archive_installs
+    ok "a tagged commit with another date in CHANGELOG.md is rejected" another_date_is_rejected
     if command -v npm >/dev/null; then
         ok "the archive of npm has the files that npm packs" npm_packs_the_same_files
     fi

@@ -154,7 +154,7 @@ make_images_in_root() {
 }
 
 main() {
-    local version name commit tag dist work suite
+    local version name commit date tag dist work suite
     [ $# = 1 ] || die "usage: release.sh DIR"
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
     "${as_root[@]}" true || die "needs root or sudo, for Debian roots"
@@ -165,8 +165,9 @@ main() {
     commit=$(git rev-parse --verify 'HEAD^{commit}') || die "a release is made from a git repository"
     tag=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null) || tag=
     [ -z "$tag" ] || [ "$tag" = "v$version" ] || die "the commit has the tag $tag, but the version is $version"
-    [ -z "$tag" ] || git show "$commit:CHANGELOG.md" | grep -qxF "## [$version] - $(TZ=UTC git log -1 --date=format-local:%F --format=%cd "$commit")" ||
-        die "CHANGELOG.md has another date than the tagged commit"
+    date=$(TZ=UTC git log -1 --date=format-local:%F --format=%cd "$commit")
+    [ -z "$tag" ] || git show "$commit:CHANGELOG.md" | grep -qxF "## [$version] - $date" ||
+        die "CHANGELOG.md needs the line \"## [$version] - $date\", with the date of the tagged commit in UTC"
     [ -n "$tag" ] || print_line "the commit has no tag v$version: a trial"
     [ -z "$(git status --porcelain)" ] || print_line "uncommitted changes are not part of the release"
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
