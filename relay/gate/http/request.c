@@ -22,6 +22,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/client_limits.h"
 #include "hub/hub.h"
+#include "store/store.h"
 
 #define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
 #define IN_PROGRESS_MAX 512
@@ -464,7 +465,11 @@ gate_request_body_too_large(struct gate_request *request)
 void
 gate_request_no_store(struct gate_request *request)
 {
-    gate_request_problem(request, 503, 0, "store does not reply");
+    const struct gate *gate = request->gate;
+    const bool is_full = gate->hub != NULL && store_rejects_heartbeats(hub_store(gate->hub));
+
+    gate_request_problem(request, 503, 0,
+                         is_full ? "store rejects writes" : "store does not reply");
 }
 
 void

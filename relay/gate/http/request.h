@@ -216,7 +216,7 @@ unsigned gate_request_limit(const struct gate_request *request, unsigned missing
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 void gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection);
 void gate_request_body_too_large(struct gate_request *request); /* status 413 */
-/* Status 503: the store is down or slow. */
+/* Status 503: the store is down or slow, or rejects writes. */
 void gate_request_no_store(struct gate_request *request);
 /* Queues the response if its body was written completely (RC_OK), otherwise status 500. */
 void gate_request_respond_whole(struct gate_request *request, struct response *response,

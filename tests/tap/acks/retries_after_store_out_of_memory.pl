@@ -3,7 +3,8 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until of_mark);
+use Clairon::Test qw(wait_until of_mark token);
+use Clairon::Test::RawSocket;
 use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main');
@@ -25,6 +26,8 @@ $relay->wait_for_log(qr/could not store presence" error=".*OOM/, from => $mark);
 wait_until('/readyz reports that the store rejects writes', sub { ($relay->get('/readyz'))[1] =~ /"store":"rejects writes"/ });
 is(($relay->get('/readyz'))[0], 200, 'the relay still serves its clients');
 is($relay->metric('clairon_store_rejects_writes'), 1, 'a metric reports it');
+my $response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 'stays'), 'Content-Length' => 0);
+like($response->{body}, qr/"status":503,"detail":"store rejects writes"/, 'a request that must write fails with that reason');
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 wait_until('presence is announced again', sub { "@{[ present_users() ]}" eq 'comes stays' });
 pass('presence is announced again once the store accepts writes');
