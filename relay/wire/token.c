@@ -752,7 +752,8 @@ verify(const struct token_rules *rules, enum token_kind kind, const char *text, 
     rc = read_object(&claims, part, len)
              ? check_token(rules, kind, &jws, &claims, now_s, ret_token, error)
              : token_reject(error, TOKEN_FAULT_MALFORMED,
-                            "token claims are not a JSON object, or a claim is given twice");
+                            "token claims are not a JSON object, or one is given twice, out of "
+                            "range or has a NUL");
     json_doc_free(&claims);
     free(part);
     return rc;

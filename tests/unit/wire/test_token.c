@@ -695,6 +695,9 @@ faults_are_distinguished(void **state)
     assert_string_equal(error.text, TOKEN_BAD_SIGNATURE);
     assert_int_equal(verify_claims("{\"exp\":1795230600}"), RC_BAD);
     assert_int_equal(error.fault, TOKEN_FAULT_CLAIMS);
+    assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":179523060000000000000}"), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_MALFORMED);
+    assert_non_null(strstr(error.text, "out of range"));
     assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1}"), RC_CLOSED);
     assert_int_equal(error.fault, TOKEN_FAULT_EXPIRED);
     assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":1795230600}"),
