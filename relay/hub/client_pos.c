@@ -214,7 +214,7 @@ client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned o
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;
     const char *end = at + strcspn(at, PART_ENDS);
-    const char *marks = text + strcspn(text, MARKS);
+    const char *marks = at + strcspn(at, MARKS); /* not those of an invalid epoch */
     struct ends_mark mark;
     struct cursor cursor = {.own = {0, 0}};
     struct deferral deferral;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
+#include "base/memory.h"
 #include "hub/replay_buffer.h"
 
 static struct entry_id
@@ -210,6 +211,24 @@ test_invalid_cursors_are_rejected(void **state)
     assert_true(cursor_equal(cursor, (struct cursor){.shared = {1, 2}}));
 }
 
+/* On the heap, where a read beyond the string is noticed. */
+static void
+test_marks_before_the_dot_belong_to_the_epoch(void **state)
+{
+    static const char *const FOREIGN[] = {"X.1-0", "00Eff.1-0", "X1-2E.1-0", "E.1-0~1", "X.1-0X1-2"};
+    struct cursor cursor = at(77, 77);
+    struct deferral deferral;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(FOREIGN) / sizeof(FOREIGN[0]); i++) {
+        char *text = memory_text(FOREIGN[i], strlen(FOREIGN[i]));
+
+        assert_int_equal(client_pos_read(text, "00ff", 4, 1, &cursor, &deferral), RC_CLOSED);
+        free(text);
+    }
+    assert_true(cursor_equal(cursor, at(77, 77)));
+}
+
 /* A notification for ALL. */
 static struct notification *
 make_notification(unsigned char shard, uint64_t ms)
@@ -380,6 +399,7 @@ main(void)
         cmocka_unit_test(test_the_longest_cursor_fits),
         cmocka_unit_test(test_cursor_strings_contain_the_deferral),
         cmocka_unit_test(test_invalid_cursors_are_rejected),
+        cmocka_unit_test(test_marks_before_the_dot_belong_to_the_epoch),
         cmocka_unit_test(test_the_replay_buffer_finds_later_entries),
         cmocka_unit_test(test_the_replay_buffer_is_bounded),
         cmocka_unit_test(test_the_replay_buffer_merges_shards),
