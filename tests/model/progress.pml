@@ -12,7 +12,7 @@
  * shard; when the relay takes shard 1 as covered up to a row, a session that has read as far as the relay has all rows of
  * shard 1 up to that row.
  *
- * The names are those of relay/store/write/ingest.c, relay/feed/stream.c and relay/store/read/reader.c.
+ * The names are those of relay/store/write/ingest.c, relay/feed/stream.c and relay/store/read/cover.c.
  *
  *   -DQUIET            some of the WAL has no row: holds, but takes minutes
  *   -DCONFIRM_STORED   rows are confirmed once they are on disk, before shard 1 has recorded that
@@ -53,8 +53,8 @@ byte token, next_row, acquired[2], order_position, sent_position[2], newest_sent
 bool is_recorded[2], is_acquiring;
 byte slot; /* confirmed */
 
-/* the relay: at, order->covered, cover->passed, the newest of shard 0; its session: cursor and what it has received */
-byte at, order_covered, passed, shared_covered, shared_sent, cursor, received;
+/* the relay: at, delivered_since (order.c), cover->reported, the newest of shard 0; its session: cursor, what it received */
+byte at, delivered_since, reported, shared_covered, shared_sent, cursor, received;
 byte common; /* the last row of shard 1 that its failure left */
 bool must_follow;
 
@@ -204,32 +204,32 @@ proctype Relay() {
         :: else -> break
         od;
         if
-        :: row <= ROWS -> at = row; raise(order_covered, row)
-        :: else -> raise(passed, read[1])
+        :: row <= ROWS -> at = row; raise(delivered_since, row)
+        :: else -> raise(reported, read[1])
         fi;
         row = 0 }
-    /* pass_shared_cover */
+    /* cover_report_shared */
 #ifdef NO_SENT
-    :: atomic { passed < shared_covered -> passed = shared_covered }
+    :: atomic { reported < shared_covered -> reported = shared_covered }
 #else
-    :: atomic { passed < shared_covered && (order_covered >= shared_sent || passed >= shared_sent) -> passed = shared_covered }
+    :: atomic { reported < shared_covered && (delivered_since >= shared_sent || reported >= shared_sent) -> reported = shared_covered }
 #endif
     /* begin_history: the reader's connection follows the failover */
     :: atomic { must_follow ->
         must_follow = false;
-        lower(at, common); lower(cursor, common); passed = 0;
+        lower(at, common); lower(cursor, common); reported = 0;
 #ifndef FORMER_READS
-        order_covered = 0;
+        delivered_since = 0;
 #endif
         common = 0 }
     /* A session reads pages of the server that the reader reads. */
     :: atomic { !must_follow && cursor < at ->
         cursor++;
         if :: has[1] & BIT(cursor) -> received = received | BIT(cursor) :: else -> skip fi }
-    :: atomic { cursor == at && passed > 0 ->
+    :: atomic { cursor == at && reported > 0 ->
         row = 1;
         do
-        :: row <= passed -> assert(place[row] != 1 || received & BIT(row)); row++
+        :: row <= reported -> assert(place[row] != 1 || received & BIT(row)); row++
         :: else -> break
         od;
         row = 0 }

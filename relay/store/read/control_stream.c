@@ -1,7 +1,4 @@
-/*
- * control_stream.c: reads the streams of ack events, membership changes, reloads and cut-offs, and
- * of the WAL positions that a shard covers.
- */
+/* control_stream.c: reads the streams of ack events, membership changes, reloads and cut-offs. */
 #include "store/read/reader_private.h"
 
 #include <stdio.h>
@@ -39,74 +36,6 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
         if (by.len != strlen(own_name) || memcmp(by.at, own_name, by.len) != 0)
             events->on_ack_events(events->ctx, reply_field(reply_at(entry, 1), "acked"), true);
     }
-}
-
-struct reader_covered
-cover_read(struct shard_cover *cover, const struct redisReply *entry)
-{
-    const struct reader_covered none = {0, 0};
-    const char *lsn, *timeline;
-
-    control_read_cursor(entry, cover->at);
-    if (!reply_is_array(entry, 2))
-        return none;
-    lsn = (const char *)reply_field(reply_at(entry, 1), "read").at;
-    timeline = (const char *)reply_field(reply_at(entry, 1), "timeline").at;
-    if (lsn == NULL || timeline == NULL)
-        return none;
-    /* A reply's strings end with a zero byte. */
-    return (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
-}
-
-struct reader_covered
-cover_of(const struct redisReply *entries)
-{
-    struct reader_covered covered = {0, 0};
-
-    for (size_t i = reply_count(entries); i > 0 && covered.lsn == 0; i--) {
-        const struct redisReply *entry = reply_at(entries, i - 1);
-        const char *text;
-        char *end;
-
-        if (!reply_is_array(entry, 2))
-            continue;
-        text = (const char *)reply_field(reply_at(entry, 1), "covered").at;
-        if (text == NULL)
-            continue;
-        covered.lsn = strtoull(text, &end, 16);
-        covered.timeline = *end == '.' ? (uint32_t)strtoul(end + 1, NULL, 10) : 0;
-    }
-    return covered;
-}
-
-bool
-cover_advance(struct reader_covered *newest, struct reader_covered covered)
-{
-    if (covered.lsn == 0 || covered.timeline < newest->timeline ||
-        (covered.timeline == newest->timeline && covered.lsn <= newest->lsn))
-        return false;
-    *newest = covered;
-    return true;
-}
-
-bool
-cover_read_shared(const struct redisReply *entry, struct position *ret_sent, unsigned shards)
-{
-    const struct bytes sent = reply_field(reply_at(entry, 1), "sent");
-
-    if (sent.len == 0)
-        return false;
-    memset(ret_sent, 0, shards * sizeof(*ret_sent));
-    shard_dependency_read(sent, ret_sent, shards);
-    return true;
-}
-
-void
-cover_reset(struct shard_cover *cover)
-{
-    snprintf(cover->at, sizeof(cover->at), "0-0");
-    cover->is_requested = false;
-    cover->newest = cover->passed = (struct reader_covered){0, 0};
 }
 
 /* Some changes have no xid. A reply's strings end with a zero byte. */

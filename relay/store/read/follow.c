@@ -144,7 +144,7 @@ begin_history(struct shard_stream *stream)
         return;
     if (reader->order != NULL)
         order_rewind(reader->order, stream->number);
-    stream->cover.passed = (struct reader_covered){0, 0};
+    cover_begin_history(&stream->cover);
     if (store_limit(reader->store, stream->number, &stream->delivered) != RC_OK)
         stream->delivered = (struct entry_id){0, 0};
     stream->at = stream->delivered;

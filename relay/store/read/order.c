@@ -28,7 +28,7 @@ struct queue {
     struct position seen;                    /* newest notification that was added */
     struct position given_up;  /* other shards no longer wait for notifications up to this one */
     struct position delivered; /* newest notification that was delivered */
-    struct position covered;   /* like `delivered`, since order_rewind */
+    struct position delivered_since; /* like `delivered`, since order_rewind */
     /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
     /* highest position named by delivered notifications of shard 0 */
@@ -46,7 +46,7 @@ struct queue {
 
 struct order {
     order_deliver *deliver;
-    order_covered *cover;
+    order_covered *on_covered;
     void *ctx;
     size_t unordered;
     unsigned count;
@@ -54,12 +54,12 @@ struct order {
 };
 
 struct order *
-order_new(unsigned shards, order_deliver *deliver, order_covered *cover, void *ctx)
+order_new(unsigned shards, order_deliver *deliver, order_covered *on_covered, void *ctx)
 {
     struct order *order = memory_new(sizeof(*order) + shards * sizeof(*order->queues));
 
     order->deliver = deliver;
-    order->cover = cover;
+    order->on_covered = on_covered;
     order->ctx = ctx;
     order->count = shards;
     return order;
@@ -105,7 +105,7 @@ order_begin(struct order *order, const struct position *stored, const bool *has_
         empty(queue);
         *queue = (struct queue){.seen = stored[k],
                                 .delivered = stored[k],
-                                .covered = stored[k],
+                                .delivered_since = stored[k],
                                 .needed = has_changed[k] ? none : queue->needed,
                                 .joins_after = {has_changed[0] ? none : queue->joins_after[0],
                                                 has_changed[k] ? none : queue->joins_after[1]},
@@ -123,7 +123,7 @@ order_rewind(struct order *order, unsigned shard)
     queue->has_head = false;
     queue->count = 0;
     queue->seen = queue->delivered;
-    queue->covered = (struct position){0, 0}; /* the stream may lack what was delivered */
+    queue->delivered_since = (struct position){0, 0}; /* the stream may lack what was delivered */
 }
 
 void
@@ -143,7 +143,7 @@ order_join(struct order *order, unsigned shard, struct position stored, struct p
 
     *queue = (struct queue){.seen = stored,
                             .delivered = stored,
-                            .covered = stored,
+                            .delivered_since = stored,
                             .needed = queue->needed,
                             .joins_after = {after, queue->needed}};
 }
@@ -222,7 +222,7 @@ load_head(struct order *order, unsigned k)
 
         if (covered.lsn != 0) {
             drop_first(queue);
-            order->cover(order->ctx, k, &covered);
+            order->on_covered(order->ctx, k, &covered);
             continue;
         }
         if (held->at == reply_count(held->entries)) {
@@ -337,7 +337,7 @@ record_delivery(struct order *order, unsigned k)
     count_unordered(order, queue);
     queue->head.is_late = queue->head.is_late || is_late(order, k);
     position_raise(&queue->delivered, position);
-    position_raise(&queue->covered, position);
+    position_raise(&queue->delivered_since, position);
     position_raise(&queue->sent, position);
     for (unsigned j = 1; k == 0 && j < order->count; j++)
         position_raise(&order->queues[j].needed, queue->needs[j]);
@@ -450,7 +450,7 @@ order_has_delivered(const struct order *order, unsigned shard, struct position p
 {
     const struct queue *queue = &order->queues[shard];
 
-    return !queue->has_left && !position_less(queue->covered, position);
+    return !queue->has_left && !position_less(queue->delivered_since, position);
 }
 
 struct position

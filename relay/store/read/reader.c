@@ -158,9 +158,9 @@ report_foreign_entries(struct reader *reader, const struct shard_stream *stream,
              LOG_UINT("count", count));
 }
 
-/* An order_deliver: passes an entry to the hub, with its generation. */
+/* An order_deliver: the hub receives the entry, with its generation. */
 static void
-reader_pass(void *ctx, const struct entry *entry)
+reader_deliver(void *ctx, const struct entry *entry)
 {
     struct reader *reader = ctx;
     struct shard_stream *stream = &reader->streams[entry->shard];
@@ -175,7 +175,7 @@ reader_pass(void *ctx, const struct entry *entry)
  * delivers them.
  */
 static void
-reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries)
+reader_add(struct reader *reader, unsigned shard, const struct redisReply *entries)
 {
     struct shard_stream *stream = &reader->streams[shard];
     size_t foreign_entries = 0;
@@ -188,7 +188,7 @@ reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *e
         order_add(reader->order, shard, entries);
     for (size_t i = 0; reader->order == NULL && i < reply_count(entries); i++) {
         if (entry_read(reply_at(entries, i), &entry) == RC_OK)
-            reader_pass(reader, &entry);
+            reader_deliver(reader, &entry);
         else
             foreign_entries++;
     }
@@ -217,42 +217,6 @@ skip_lost(struct reader *reader)
     }
 }
 
-/* An order_covered. A shard's own position may be behind that of shard 0. */
-static void
-pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
-{
-    struct reader *reader = ctx;
-
-    if (cover_advance(&reader->streams[shard].cover.passed, *covered))
-        reader->events.on_covered(reader->events.ctx, shard, covered);
-}
-
-/*
- * Shards whose newest notification is delivered cover what shard 0 covers. Without that
- * notification, which may have been denied or trimmed, the shard's own position counts.
- */
-static void
-pass_shared_cover(struct reader *reader)
-{
-    const struct shared_cover *shared = &reader->shared_cover;
-
-    for (unsigned i = 1; shared->covered.lsn != 0 && i < reader->stream_count; i++) {
-        const struct reader_covered *passed = &reader->streams[i].cover.passed;
-
-        if (order_has_delivered(reader->order, i, shared->sent[i]) ||
-            (passed->timeline == shared->covered.timeline && passed->lsn > shared->sent[i].lsn))
-            pass_covered(reader, i, &shared->covered);
-    }
-}
-
-static void
-reset_cover(struct reader *reader, unsigned shard)
-{
-    cover_reset(&reader->streams[shard].cover);
-    if (shard == 0)
-        reader->shared_cover.covered = (struct reader_covered){0, 0};
-}
-
 /* Delivers the notifications that are ready. For several shards. */
 static void
 reader_release(struct reader *reader)
@@ -261,7 +225,7 @@ reader_release(struct reader *reader)
         return;
     skip_lost(reader);
     order_release(reader->order, clock_monotonic_us());
-    pass_shared_cover(reader);
+    cover_report_shared(reader);
     stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
     for (unsigned i = 0; i < reader->stream_count; i++)
         report_foreign_entries(reader, &reader->streams[i],
@@ -338,7 +302,7 @@ handle_notifications(struct reader_connection *connection, struct reply_parts *p
             if (bytes > reader->entry_bytes)
                 reader->entry_bytes = bytes;
         }
-        reader_deliver(reader, i, parts->notifications[i]);
+        reader_add(reader, i, parts->notifications[i]);
     }
     reader_release(reader);
 }
@@ -365,37 +329,16 @@ handle_ack_events(struct reader_connection *connection, const struct reply_parts
 }
 
 static void
-confirm_covered(struct reader *reader, unsigned shard, struct reader_covered covered)
-{
-    if (!cover_advance(&reader->streams[shard].cover.newest, covered))
-        return;
-    if (reader->order != NULL)
-        order_cover(reader->order, shard, &covered);
-    else
-        pass_covered(reader, shard, &covered);
-}
-
-/* Confirms the positions whose stream entries the reply has, too. */
-static void
 handle_covered(struct reader_connection *connection, const struct reply_parts *parts)
 {
     struct reader *reader = connection->reader;
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
-        struct shard_cover *cover = &reader->streams[i].cover;
-        const size_t count = reply_count(parts->covered[i]);
-        struct reader_covered covered;
+        const struct cover_reply reply = {parts->notifications[i], parts->covered[i],
+                                          reply_count(parts->notifications[i]) <
+                                              connection->entries_requested};
 
-        confirm_covered(reader, i, cover_of(parts->notifications[i]));
-        if (count == 0 || !cover->is_requested ||
-            reply_count(parts->notifications[i]) >= connection->entries_requested)
-            continue;
-        covered = cover_read(cover, reply_at(parts->covered[i], count - 1));
-        if (i == 0 && covered.lsn != 0 && reader->order != NULL &&
-            cover_read_shared(reply_at(parts->covered[i], count - 1), reader->shared_cover.sent,
-                              reader->stream_count))
-            reader->shared_cover.covered = covered;
-        confirm_covered(reader, i, covered);
+        cover_receive(reader, i, &reply);
     }
     reader_release(reader);
 }
@@ -665,10 +608,10 @@ on_up(void *ctx)
         const struct shard *shard = &reader->store->shards[i];
         const char *argv[] = {shard->stream_key, shard->prefix};
 
-        if (link_call(connection->link, STORE_SCRIPT_history, 1, follow_history,
-                      &reader->streams[i], 2, argv, NULL) != RC_OK)
+        if (link_call(connection->link, STORE_SCRIPT_history, 1, follow_history, &reader->streams[i], 2,
+                      argv, NULL) != RC_OK)
             link_restart(connection->link, "could not send a command");
-        reset_cover(reader, i);
+        cover_reset(reader, i);
         reader->streams[i].read_us = 0;
         send_newest(connection, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
@@ -755,7 +698,7 @@ name_keys(struct reader *reader, const struct config *config)
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
         key_write(stream->cover.key, prefix, KEY_COVERED);
-        reset_cover(reader, i);
+        cover_reset(reader, i);
     }
     topology_shard_prefix(&reader->topology, config->store.prefix, 0, prefix);
     key_write(reader->control.key, prefix, KEY_CONTROL);
@@ -785,7 +728,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->stats = stats;
     reader->events = *events;
     if (count > 1)
-        reader->order = order_new(count, reader_pass, pass_covered, reader);
+        reader->order = order_new(count, reader_deliver, cover_report, reader);
     ev_init(&reader->order_timer, on_order_timer);
     reader->order_timer.repeat = READER_ORDER_CHECK_S;
     reader->order_timer.data = reader;
@@ -831,7 +774,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         const char *epoch = reader->store->shards[i].epoch;
 
         stream->at = stream->delivered = after[i];
-        reset_cover(reader, i);
+        cover_reset(reader, i);
         newest_positions[i] = store_newest_position(reader->store, i);
         has_changed[i] = strcmp(stream->epoch, epoch) != 0;
         snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);

@@ -28,10 +28,11 @@ struct order;
 
 typedef void order_deliver(void *ctx, const struct entry *entry); /* valid during the call */
 
-/* The position of order_cover: all entries that were added before it are delivered. */
+/* A position of order_cover: all entries that were added before it are delivered. */
 typedef void order_covered(void *ctx, unsigned shard, const struct reader_covered *covered);
 
-struct order *order_new(unsigned shards, order_deliver *deliver, order_covered *cover, void *ctx);
+struct order *order_new(unsigned shards, order_deliver *deliver, order_covered *on_covered,
+                        void *ctx);
 void order_free(struct order *order); /* accepts NULL */
 
 /*
@@ -156,26 +157,18 @@ struct tail {
     bool has_missed;                /* entries were trimmed before they were read */
 };
 
-/*
- * How far the shard covers the WAL. With one shard, the last notification of a batch has the
- * position, so it needs no XREAD of its own. Otherwise the position is added to another stream,
- * after the stream entries before it, in the same transaction or script, or in the next one. So a
- * reply that contains it has these entries too, unless the stream was not read, or not to its end:
- * then the position is read again. A blocked XREAD that returns only the key that was added to
- * first returns the stream first.
- */
+/* The WAL that a shard covers (cover.c). lsn 0: unknown. */
 struct shard_cover {
-    char key[STORE_KEY_MAX];
-    char at[ENTRY_ID_TEXT_MAX];   /* the newest entry of the other stream that was confirmed */
-    bool is_requested;            /* the XREAD in flight reads both streams */
-    struct reader_covered newest; /* that was read; one of the other stream may be older */
-    struct reader_covered passed; /* the newest one that was passed to the hub */
+    char key[STORE_KEY_MAX];        /* stream of positions: only its newest entry counts */
+    char at[ENTRY_ID_TEXT_MAX];     /* the newest entry of it that was received */
+    bool is_requested;              /* the XREAD in flight reads it, and the notifications */
+    struct reader_covered received; /* the newest position; entries before it may wait in order.c */
+    struct reader_covered reported; /* the newest position that on_covered has reported */
 };
 
 /*
- * What shard 0 reports about the other shards, which record what they cover less often (ingest.c):
- * the newest notification of each one in the WAL that shard 0 covers. With it, the other shard
- * covers this WAL, too.
+ * What shard 0 reports about the other shards (cover.c): the WAL that it covers, and the newest
+ * notification of each other shard in this WAL.
  */
 struct shared_cover {
     struct reader_covered covered; /* lsn 0: none */
@@ -298,6 +291,26 @@ bool follow_waits(const struct reader *reader);
  */
 MUST_CHECK enum rc follow_find_trimmed(struct reader_connection *connection, const bool *reads);
 
+/* ---- cover.c: how much of the WAL was delivered */
+
+/* The entries of one reply for a shard; NULL: none. */
+struct cover_reply {
+    const struct redisReply *notifications;
+    const struct redisReply *positions;
+    bool is_whole; /* the stream has no further notifications */
+};
+
+/* Call it for each shard after the notifications of a reply were added to the order. */
+void cover_receive(struct reader *reader, unsigned shard, const struct cover_reply *reply);
+/* An order_covered: calls on_covered, unless a newer position was reported. */
+void cover_report(void *ctx, unsigned shard, const struct reader_covered *covered);
+/* Reports what shard 0 knows about the other shards. Call it after each order_release. */
+void cover_report_shared(struct reader *reader);
+/* Before the first reply after a connect or a reader_seek: the newest position is read again. */
+void cover_reset(struct reader *reader, unsigned shard);
+/* After order_rewind: what was reported counts no more. */
+void cover_begin_history(struct shard_cover *cover);
+
 /* ---- control_stream.c: the streams of ack events, membership changes and reloads */
 
 /* Copies the id of an entry of any stream to `at`. Without an id, `at` is unchanged. */
@@ -311,17 +324,6 @@ void control_handle_ack_events(const struct reader_events *events, const char *o
                                const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX]);
 void control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                             char at[ENTRY_ID_TEXT_MAX]);
-
-/* Reads an entry with the position that a shard covers, and confirms it. lsn 0: it has none. */
-struct reader_covered cover_read(struct shard_cover *cover, const struct redisReply *entry);
-/* The position in the last one of these stream entries that has any. lsn 0: none. */
-struct reader_covered cover_of(const struct redisReply *entries);
-/* Whether the position is newer than the newest one, which it then becomes. */
-bool cover_advance(struct reader_covered *newest, struct reader_covered covered);
-/* Reads what an entry of shard 0 reports about the other shards. False: nothing. */
-bool cover_read_shared(const struct redisReply *entry, struct position *ret_sent, unsigned shards);
-/* The newest position is read again. */
-void cover_reset(struct shard_cover *cover);
 
 #define CONTROL_NEWEST_MAX 100
 
