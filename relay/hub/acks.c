@@ -1,6 +1,6 @@
 /*
  * acks.c: acknowledgements and negative acknowledgements: the store learns them after the delivery
- * reports (inflight.c), and they have effects on the sessions of a user.
+ * reports (pair_requests.c), and they have effects on the sessions of a user.
  */
 #include "hub/hub_private.h"
 
@@ -144,8 +144,8 @@ acks_flush(struct hub *hub)
     struct acks *queued = &hub->acks.queued, *sent = &hub->acks.sent;
     size_t count = 0;
 
-    delivery_reports_flush(hub);
-    if (queued->count == 0 || sent->count > 0 || delivery_reports_wait(hub) ||
+    pair_requests_flush(hub);
+    if (queued->count == 0 || sent->count > 0 || pair_requests_wait(hub) ||
         !store_replies(hub->store))
         return;
     /* Acks of an unavailable shard leave the queue, so that they do not block others. */
@@ -170,7 +170,7 @@ acks_resume(struct hub *hub)
 void
 acks_free(struct hub *hub)
 {
-    delivery_reports_free(hub);
+    pair_requests_free(hub);
     clear(&hub->acks.queued);
     clear(&hub->acks.sent);
     clear(&hub->acks.waiting);
@@ -298,7 +298,7 @@ hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count
     struct nack *nack;
     enum rc rc;
 
-    delivery_reports_flush(hub);
+    pair_requests_flush(hub);
     if (hub->nack_count >= NACKS_MAX)
         return RC_AGAIN;
     nack = memory_new(sizeof(*nack));

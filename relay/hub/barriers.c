@@ -341,7 +341,7 @@ has_queued(const struct session *session, struct cursor cursor)
     return (session->state == SESSION_STREAM || session->state == SESSION_LIVE) &&
            cursor_reaches(session_reached(session), cursor) &&
            session_has_passed(session, cursor) && !session->pending.is_rewound &&
-           session->pending.held_count == 0 && !session_is_full(session);
+           session->pending.query_count == 0 && !session_is_full(session);
 }
 
 /* Nothing is sent before `connected`. */

@@ -72,7 +72,7 @@ defer(struct session *session, struct notification *notification)
         pending->at = pending->deferral.from;
     }
     session_mark(session, READY_REFILL);
-    if (!bytes_equal(frame->audience, user) && !session_hold(session, notification))
+    if (!bytes_equal(frame->audience, user) && !session_query_recipient(session, notification))
         pending->deferral.by_stream = true;
 }
 

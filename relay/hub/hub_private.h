@@ -18,11 +18,11 @@
 #include "store/store.h"
 
 struct hub;
-struct report_call; /* inflight.c */
+struct pair_call; /* pair_requests.c */
 
 /* Pending work of the hub. */
 enum hub_work {
-    HUB_FLUSH = 1,    /* send delivery reports, then acks */
+    HUB_FLUSH = 1,    /* send requests about pairs, then acks */
     HUB_REFILL = 2,   /* refill sessions that waited until acks were stored */
     HUB_BARRIERS = 4, /* advance the barriers */
     HUB_ENDS = 8      /* send the ends of transactions */
@@ -86,7 +86,7 @@ struct backfill {
 /* ---- the hub */
 
 #define HUB_UNOFFERED_MAX 128
-#define REPORTS_PER_CALL 500
+#define PAIR_REQUESTS_PER_CALL 500
 
 struct acks {
     struct store_ack *items; /* owns the strings */
@@ -101,22 +101,31 @@ struct ack_queue {
     struct acks waiting; /* acks that wait for an unavailable shard */
 };
 
-/* A report that a notification was written to a socket of this user, or is held back. */
-struct delivery_report {
-    struct store_report stored; /* owns the user */
-    enum store_pair state;      /* as the store replied */
-    /* the session for which the notification is held back or deferred; NULL: it was written */
-    struct session *held_by;
-    struct notification *notification; /* a reference to it; NULL: of session_query_end */
+/* A question of a session (pair_queries.c). */
+struct pair_query {
+    struct session *session;           /* NULL: the request is a delivery report */
+    struct notification *notification; /* a reference; NULL: a query of its end only */
 };
 
-struct delivery_reports {
-    struct delivery_report *items; /* reports queued for the store */
+/* A delivery report, or a query of a session, on its way to the store and back. */
+struct pair_request;
+/* The request has ended. has_reply: `state` is valid; otherwise the hub is closing. */
+typedef void pair_replied(struct hub *hub, struct pair_request *request, bool has_reply);
+
+struct pair_request {
+    struct store_report stored; /* owns the user */
+    enum store_pair state;      /* as the store replied */
+    pair_replied *done;
+    struct pair_query query;
+};
+
+struct pair_requests {
+    struct pair_request *items; /* queued for the store */
     size_t count;
     size_t room;
-    struct report_call *calls; /* utlist, in order: pending, or to be repeated */
-    unsigned call_count;       /* number of `calls` */
-    unsigned failed;           /* number of calls to be repeated */
+    struct pair_call *calls; /* utlist, in order: pending, or to be repeated */
+    unsigned call_count;     /* number of `calls` */
+    unsigned failed;         /* number of calls to be repeated */
 };
 
 /*
@@ -241,7 +250,7 @@ struct hub {
     struct session *refills; /* utlist: sessions that must read their pending list on later */
     ev_timer refill;         /* active while `refills` is not empty */
     struct ack_queue acks;
-    struct delivery_reports reports;
+    struct pair_requests pair_requests;
     size_t nack_count; /* number of pending ids of nacks */
     struct throttle acks_rejected;
     struct throttle nacks_rejected;
@@ -337,17 +346,27 @@ bool session_announce_shed(struct session *session);
 /* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);
 
-/* ---- inflight.c */
+/* ---- pair_requests.c */
 
-/* True if reports must be sent or repeated. Acks wait for them. */
-bool delivery_reports_wait(const struct hub *hub);
-void delivery_reports_flush(struct hub *hub);
+/*
+ * Queues a request about a pair of the session's user; a delivery report has no query. Returns the
+ * request to the store for the caller to complete; valid until the next call. NULL: too many are
+ * queued.
+ */
+struct store_report *pair_requests_add(struct session *session, unsigned shard,
+                                       const unsigned char id[16], pair_replied *done,
+                                       const struct pair_query *query);
+/* True if requests must be sent or repeated. Acks wait for them. */
+bool pair_requests_wait(const struct hub *hub);
+void pair_requests_flush(struct hub *hub);
 /*
  * Applies the replies that have arrived, in order. Calls sessions back, so call it only from the
  * loop.
  */
-void delivery_reports_apply(struct hub *hub);
-void delivery_reports_free(struct hub *hub);
+void pair_requests_apply(struct hub *hub);
+void pair_requests_free(struct hub *hub);
+
+/* ---- inflight.c */
 
 /* The store states that the user does not have to acknowledge the notification, or not any more. */
 void user_sessions_pair_ended(struct membership *members, const unsigned char id[16],
@@ -355,7 +374,7 @@ void user_sessions_pair_ended(struct membership *members, const unsigned char id
 
 /* ---- acks.c */
 
-/* Sends delivery reports, then one batch of acks, unless one is in flight. */
+/* Sends requests about pairs, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
 
 /*
@@ -363,7 +382,7 @@ void acks_flush(struct hub *hub);
  */
 void acks_resume(struct hub *hub);
 
-void acks_free(struct hub *hub); /* frees the delivery reports, too */
+void acks_free(struct hub *hub); /* frees the requests about pairs, too */
 
 /*
  * Call it when another relay has stored these acks, or the retries of these notifications have

@@ -218,7 +218,7 @@ deferral_reported(const struct session *session, struct cursor cursor,
         return false;
     }
     /* A held notification is in no list yet. */
-    deferral.by_stream = deferral.by_stream || session->pending.held_count > 0;
+    deferral.by_stream = deferral.by_stream || session->pending.query_count > 0;
     *ret_deferral = deferral;
     return !cursor_reaches(deferral.from, cursor);
 }
@@ -359,9 +359,9 @@ bool
 session_is_full(const struct session *session)
 {
     size_t max = (size_t)session->hub->config->gate.slow_bytes;
-    size_t bytes = outbound_bytes(&session->outbound) + session->pending.held_bytes;
+    size_t bytes = outbound_bytes(&session->outbound) + session->pending.query_bytes;
 
-    return outbound_count(&session->outbound) + session->pending.held_count >= OUTBOUND_MAX ||
+    return outbound_count(&session->outbound) + session->pending.query_count >= OUTBOUND_MAX ||
            bytes >= (max < SESSION_QUEUE_BYTES ? max : SESSION_QUEUE_BYTES);
 }
 

@@ -164,7 +164,7 @@ read_pending(struct session *session)
 
     /* Each notification of a page may be followed by the end of its transaction. */
     if (session_is_full(session) ||
-        session->outbound.count + pending->held_count + 2 * SESSION_PAGE > OUTBOUND_MAX)
+        session->outbound.count + pending->query_count + 2 * SESSION_PAGE > OUTBOUND_MAX)
         return; /* session_send marks the session again */
     if (session->has_deferral && pending->deferral.by_stream &&
         cursor_reaches(pending->at, part.last)) {
@@ -521,7 +521,7 @@ must_wait(struct session *session)
 {
     const struct hub *hub = session->hub;
 
-    return session->pending.held_count > 0 || lacks_shards(session) ||
+    return session->pending.query_count > 0 || lacks_shards(session) ||
            (session->pending.is_rewound && hub->acks.queued.count > 0);
 }
 

@@ -341,9 +341,8 @@ struct session_pending {
     enum pending_pass pass;
     bool is_rewound; /* a further pass must reread the list, for example after a missed retry */
     int filled;      /* slots that the last pass filled; 0: a pass needs a single slot */
-    /* Notifications for groups, until the store states whether the user must acknowledge them. */
-    unsigned held_count;
-    uint32_t held_bytes;
+    unsigned query_count; /* pair queries without a reply */
+    uint32_t query_bytes; /* size of the notifications that are held until the reply */
     /* Deferred notifications that were sent immediately: the user does not have to acknowledge. */
     unsigned early_count;
     unsigned char (*early)[16];
@@ -565,21 +564,6 @@ void session_pause(struct session *session);
 
 /* ---- notifications in flight, and delivery reports: inflight.c */
 
-/*
- * Holds a notification that the user may not have to acknowledge. If so, it is sent when the store
- * has replied; later, when the deferred notifications are read from the stream,
- * session_was_sent_early returns true for it. False: too many reports are queued.
- */
-bool session_hold(struct session *session, struct notification *notification);
-bool session_was_sent_early(const struct session *session, const struct notification *notification);
-
-/*
- * Asks the store whether a deferred notification has ended. If so, it is added to pending.ended,
- * unless one about which the store was asked before has not. False: too many reports are queued.
- */
-bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
-                       const unsigned char id[16]);
-
 /* For the trace of a notification that is not sent for its topic. */
 void session_report_unsubscribed(struct session *session, const struct notification *notification);
 
@@ -605,6 +589,23 @@ void session_reconcile(struct session *session);
 
 /* Sends `acked`. Does nothing before `connected`. */
 void session_send_acked(struct session *session, const char *const *ids, size_t count);
+
+/* ---- queries of the store about pairs: pair_queries.c */
+
+/*
+ * Asks the store whether the user must acknowledge a notification, and holds it until the reply. If
+ * not, it is sent then; later, when the deferred notifications are read from the stream,
+ * session_was_sent_early returns true for it. False: too many requests are queued.
+ */
+bool session_query_recipient(struct session *session, struct notification *notification);
+bool session_was_sent_early(const struct session *session, const struct notification *notification);
+
+/*
+ * Asks the store whether a deferred notification has ended. If so, it is added to pending.ended,
+ * unless one about which the store was asked before has not. False: too many requests are queued.
+ */
+bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
+                       const unsigned char id[16]);
 
 /* ---- the ends of transactions: ends.c */
 

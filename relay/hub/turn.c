@@ -145,7 +145,7 @@ do_pending_work(struct hub *hub)
         work = hub->closing ? 0 : hub->ready.work;
         hub->ready.work = 0;
         if ((work & HUB_FLUSH) != 0) {
-            delivery_reports_apply(hub);
+            pair_requests_apply(hub);
             acks_flush(hub);
         }
         if ((work & HUB_ENDS) != 0)

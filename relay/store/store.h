@@ -334,15 +334,18 @@ bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
 #define STORE_CONN_TEXT 31 /* bytes of the id of a connection */
 
-/* Delivery reports: a notification that needs an ack was sent, skipped or held back. */
+/*
+ * A delivery report: a notification that needs an ack was sent or skipped; or a query of the state
+ * of its pair.
+ */
 struct store_report {
     char *user;
     char conn[STORE_CONN_TEXT + 1];
-    struct entry_id entry; /* its stream entry; read only if is_held */
+    struct entry_id entry; /* its stream entry; read only if is_query */
     unsigned char id[16];
     unsigned char shard;  /* shard of the notification */
     uint16_t attempts;    /* of what was delivered: 0 at first, then the number of the retry */
-    bool is_held;         /* not delivered: the in-flight window is full */
+    bool is_query;        /* not delivered: only the state of the pair is asked for */
     bool is_renewal;      /* repeats an earlier report, because the store may have lost it */
     bool is_unsubscribed; /* not delivered: the connection is not subscribed to the topic */
 };
@@ -353,7 +356,7 @@ enum store_pair {
     STORE_PAIR_NONE,    /* the user does not have to acknowledge it */
     STORE_PAIR_ACKED,
     STORE_PAIR_ENDED, /* it expired, was dropped, or its retries are exhausted */
-    STORE_PAIR_LOST   /* held back, and the store has lost its stream entry */
+    STORE_PAIR_LOST   /* of a query: the store has lost its stream entry */
 };
 
 /* `states` contains one state per report; NULL on failure. Valid during the callback. */

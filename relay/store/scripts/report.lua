@@ -5,9 +5,9 @@
 --   U  not delivered, because the connection is not subscribed to the topic; followed by the connection
 --   K  delivered and reported before, since a store that lost data may lack that report, and the
 --      session may have missed an ack
---   H  held back by a full in-flight window; followed by the notification's stream entry
+--   Q  query: a session with a full in-flight window has not sent it; followed by the notification's stream entry
 -- Returns a list of index, from 0, and state of the reports whose pair is not pending: 1 it never was,
--- 2 acknowledged, 3 ended otherwise, 4 with H, its stream entry was lost.
+-- 2 acknowledged, 3 ended otherwise, 4 with Q, its stream entry was lost.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
@@ -106,7 +106,7 @@ load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local kind, rest, user, id = ARGV[at]:sub(1, 1), ARGV[at]:sub(2), ARGV[at + 1], ARGV[at + 2]
     local conn, attempt = rest:match('^(%S*) ?(%d*)$')
-    if kind == 'H' or conn == '' then conn = '-' end
+    if kind == 'Q' or conn == '' then conn = '-' end
     local state = call('HGET', prefix .. KEY_ACK .. id, user) or kind ~= 'U' and add_pending_user(id, user, conn)
     local notification = state == '0' and notification_of(id)
     if kind == 'U' then
@@ -117,7 +117,7 @@ for at = FIRST, #ARGV, 3 do
         report_again(notification, id, user)
     elseif state ~= '0' then
         states[#states + 1] = (at - FIRST) / 3
-        states[#states + 1] = kind == 'H' and is_lost(rest) and LOST or ended_state(id, user, state)
+        states[#states + 1] = kind == 'Q' and is_lost(rest) and LOST or ended_state(id, user, state)
     end
 end
 if #ack_events > 0 then

@@ -224,11 +224,11 @@ write_texts(const struct store_report *report, struct texts *texts)
 {
     frame_id_text(report->id, texts->id);
     texts->kind[0] = report->is_renewal        ? 'K'
-                     : report->is_held         ? 'H'
+                     : report->is_query        ? 'Q'
                      : report->is_unsubscribed ? 'U'
                                                : 'S';
     texts->kind[1] = '\0';
-    if (report->is_held)
+    if (report->is_query)
         entry_id_text(entry_id_raw(report->entry), texts->kind + 1);
     else if (!report->is_renewal)
         snprintf(texts->kind + 1, sizeof(texts->kind) - 1, "%s %u", report->conn, report->attempts);

@@ -363,7 +363,7 @@ my %steps  = (
             ($id, $user) = @{ one_of(@pending) } if @pending && rand() < 0.7;
             # A deferred notification whose stream entry was trimmed, exists, or was lost.
             my $entry = one_of('', '1-1', $newest ? ($newest, "${newest}999") : ());
-            push @reports, ($entry ? 'H' : 'S') . $entry, $user, $id;
+            push @reports, ($entry ? 'Q' : 'S') . $entry, $user, $id;
             my $wait = $model{wait}{$id};
             if ($model{open}{$id} && $wait && !$model{was}{$id}{$user})
             {

@@ -129,7 +129,7 @@ is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing
 my %small = (
     pending_page => [ $P, 'u1', 0, '+inf', 64, '', 'all' ],
     nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
-    report => [ $P, 60000, 1000, 60000, 60000, map { ("H$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
+    report => [ $P, 60000, 1000, 60000, 60000, map { ("Q$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
     redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
 );
 run_script('report', ["$P:stream"], $P, 60000, 1000, 60000, 60000, map { ('S', 'u1', $_) } @ids);

@@ -225,7 +225,7 @@ test_lost_notifications_are_dropped_without_a_gap(void **state)
     complete_report(0, RC_OK, STORE_PAIR_LOST);
     complete_report(1, RC_OK, STORE_PAIR_LOST);
     assert_int_equal(session.outbound.count, 0);
-    assert_int_equal(session.pending.held_count, 0);
+    assert_int_equal(session.pending.query_count, 0);
     assert_false(session.has_control);
 }
 
@@ -316,7 +316,7 @@ test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
     complete_report(0, RC_IO, STORE_PAIR_PENDING);
-    assert_int_equal(hub.reports.failed, 1); /* acks wait for the report */
+    assert_int_equal(hub.pair_requests.failed, 1); /* acks wait for the report */
     complete_report(1, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
@@ -336,7 +336,7 @@ test_acks_wait_for_reports(void **state)
     (void)state;
     ack_calls = 0;
     hub.stats = &stats;
-    hub.reports.call_count += 1000;
+    hub.pair_requests.call_count += 1000;
     session.pending.pass = PASS_NONE;
     session.inflight.size = 1;
     session_enqueue(&session, notification);
@@ -344,7 +344,7 @@ test_acks_wait_for_reports(void **state)
     hub_ack(&hub, "u1", ids, 1);
     assert_int_equal(call_count, 2);
     assert_int_equal(ack_calls, 0);
-    hub.reports.call_count -= 1000;
+    hub.pair_requests.call_count -= 1000;
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
     assert_int_equal(ack_calls, 1);

@@ -212,7 +212,7 @@ test_later_notifications_report_the_deferral(void **state)
     (void)state;
     session.client.user = (char *)"u1";
     session.client.conn = "c1";
-    hub.reports.call_count = 1; /* no report is sent */
+    hub.pair_requests.call_count = 1; /* no report is sent */
     replay_buffer_add(&hub.replay_buffer, notification);
     notification_unref(notification);
     offer_deferred(OWN, 95);
@@ -220,10 +220,10 @@ test_later_notifications_report_the_deferral(void **state)
     assert_true(cursor_equal(session.pending.deferral.from, at(100, 1)));
     assert_true(cursor_equal(session.pending.at, at(100, 1)));
     offer(0, 101, FRAME_PRIORITY_NORMAL);
-    session.pending.held_count--; /* the store has replied: it is pending */
+    session.pending.query_count--; /* the store has replied: it is pending */
     offer(0, 102, FRAME_PRIORITY_NORMAL);
     assert_string_equal(sent(), "101-0..-6!-1~-2s 102-0..-7~-2~-2t ");
-    session.pending.held_count++;
+    session.pending.query_count++;
     hub.closing = true;
     acks_free(&hub);
 }
