@@ -340,7 +340,7 @@ has_queued(const struct session *session, struct cursor cursor)
 {
     return (session->state == SESSION_STREAM || session->state == SESSION_LIVE) &&
            cursor_reaches(session_reached(session), cursor) &&
-           session_has_passed(session, cursor) && !session->pending.is_rewound &&
+           session_is_complete_to(session, cursor) && !session->pending.is_rewound &&
            session->pending.query_count == 0 && !session_is_full(session);
 }
 

@@ -113,7 +113,7 @@ session_enqueue(struct session *session, struct notification *notification)
 static bool
 repeats(struct inflight_entry *entry)
 {
-    const bool is_repeated = entry->is_missed && entry->is_written && entry->end == INFLIGHT_OPEN;
+    const bool is_repeated = entry->is_missed && entry->is_written && entry->state == INFLIGHT_OPEN;
 
     entry->is_missed = false;
     entry->is_written = entry->is_written && !is_repeated;
@@ -122,12 +122,12 @@ repeats(struct inflight_entry *entry)
 
 bool
 session_enqueue_pending(struct session *session, struct notification *notification,
-                        enum inflight_end end, bool is_new)
+                        enum inflight_state state, bool is_new)
 {
     struct inflight_entry *entry = find(session, notification);
 
     if (!topics_match(session->topics, notification->frame.as.notification.topic)) {
-        if (end == INFLIGHT_OPEN)
+        if (state == INFLIGHT_OPEN)
             skip_topic(session, notification);
         return true;
     }
@@ -141,10 +141,10 @@ session_enqueue_pending(struct session *session, struct notification *notificati
             session_gap_later(session, session->cursor, "expired");
         return true;
     }
-    if (end == INFLIGHT_OPEN && inflight_free_slots(&session->inflight) <= 0)
+    if (state == INFLIGHT_OPEN && inflight_free_slots(&session->inflight) <= 0)
         return false;
-    inflight_add(&session->inflight, notification, end);
-    session->pending.filled += end == INFLIGHT_OPEN;
+    inflight_add(&session->inflight, notification, state);
+    session->pending.filled += state == INFLIGHT_OPEN;
     notification = ends_note_listed(session, notification);
     queue(session, notification);
     notification_unref(notification);

@@ -143,7 +143,7 @@ ends_settle(struct session *session)
         return;
     for (unsigned i = 0; i < ends->count;) {
         const struct open_transaction *open = &ends->open[i];
-        const bool has_rest = !session_has_passed(session, open->rest);
+        const bool has_rest = !session_is_complete_to(session, open->rest);
 
         if (!is_behind(ends, open->commit) || (open->is_delivered && has_rest)) {
             is_waiting |= !has_rest;

@@ -370,7 +370,7 @@ void pair_requests_free(struct hub *hub);
 
 /* The store states that the user does not have to acknowledge the notification, or not any more. */
 void user_sessions_pair_ended(struct membership *members, const unsigned char id[16],
-                              enum inflight_end end);
+                              enum inflight_state state);
 
 /* ---- acks.c */
 

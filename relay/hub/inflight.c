@@ -30,7 +30,7 @@ inflight_find(const struct inflight *inflight, const unsigned char id[16])
 
 void
 inflight_add(struct inflight *inflight, const struct notification *notification,
-             enum inflight_end end)
+             enum inflight_state state)
 {
     struct inflight_entry *entry;
 
@@ -43,24 +43,24 @@ inflight_add(struct inflight *inflight, const struct notification *notification,
     *entry = (struct inflight_entry){
         .shard = notification->shard,
         .attempts = notification->is_retry ? notification->frame.as.notification.attempts : 0,
-        .end = (uint8_t)end,
+        .state = (uint8_t)state,
     };
     memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
-    inflight->ended += end != INFLIGHT_OPEN;
+    inflight->ended += state != INFLIGHT_OPEN;
 }
 
 static void
 inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
 {
-    inflight->ended -= entry->end != INFLIGHT_OPEN;
+    inflight->ended -= entry->state != INFLIGHT_OPEN;
     *entry = inflight->entries[--inflight->count];
 }
 
 /* An OPEN entry has ended, and remains until it is removed. */
 static void
-inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end)
+inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_state state)
 {
-    entry->end = (uint8_t)end;
+    entry->state = (uint8_t)state;
     inflight->ended++;
 }
 
@@ -70,7 +70,7 @@ inflight_sweep(struct inflight *inflight)
     for (int i = inflight->count - 1; i >= 0 && inflight->ended > 0; i--) {
         struct inflight_entry *entry = &inflight->entries[i];
 
-        if (entry->is_written && entry->end != INFLIGHT_OPEN)
+        if (entry->is_written && entry->state != INFLIGHT_OPEN)
             inflight_remove(inflight, entry);
     }
 }
@@ -95,7 +95,7 @@ session_send_acked(struct session *session, const char *const *ids, size_t count
 }
 
 int
-session_inflight_end(struct session *session, const unsigned char id[16], enum inflight_end end)
+session_inflight_end(struct session *session, const unsigned char id[16], enum inflight_state state)
 {
     struct inflight_entry *entry = inflight_find(&session->inflight, id);
     int shard;
@@ -103,10 +103,10 @@ session_inflight_end(struct session *session, const unsigned char id[16], enum i
     if (entry == NULL)
         return -1;
     shard = entry->shard;
-    if (entry->end != INFLIGHT_OPEN)
+    if (entry->state != INFLIGHT_OPEN)
         return shard;
     if (!entry->is_written)
-        inflight_end(&session->inflight, entry, end);
+        inflight_end(&session->inflight, entry, state);
     else if (session->state == SESSION_PENDING && session->requests.is_awaited)
         inflight_end(&session->inflight, entry, INFLIGHT_ENDED); /* the page may contain it */
     else
@@ -125,7 +125,7 @@ session_inflight_end_retries(struct session *session, const unsigned char id[16]
 
 void
 user_sessions_pair_ended(struct membership *members, const unsigned char id[16],
-                         enum inflight_end end)
+                         enum inflight_state state)
 {
     struct membership *member;
     char text[FRAME_UUID_TEXT + 1];
@@ -133,13 +133,13 @@ user_sessions_pair_ended(struct membership *members, const unsigned char id[16],
     frame_id_text(id, text);
     DL_FOREACH (members, member) {
         const struct inflight_entry *entry = inflight_find(&member->session->inflight, id);
-        const bool is_open = entry != NULL && entry->end == INFLIGHT_OPEN;
+        const bool is_open = entry != NULL && entry->state == INFLIGHT_OPEN;
         const bool is_written = is_open && entry->is_written;
 
         if (!is_open)
             continue;
-        (void)session_inflight_end(member->session, id, end);
-        if (is_written && end == INFLIGHT_ACKED)
+        (void)session_inflight_end(member->session, id, state);
+        if (is_written && state == INFLIGHT_ACKED)
             session_send_acked(member->session, &(const char *){text}, 1);
         session_mark(member->session, READY_REFILL);
     }
@@ -185,13 +185,13 @@ session_inflight_written(struct session *session, const struct notification *not
     if (entry == NULL)
         return;
     entry->is_written = true;
-    if (entry->end == INFLIGHT_OPEN) {
+    if (entry->state == INFLIGHT_OPEN) {
         report = add_report(session, notification->shard, entry->id);
         if (report != NULL)
             report->attempts = entry->attempts;
         return;
     }
-    if (entry->end == INFLIGHT_ACKED) {
+    if (entry->state == INFLIGHT_ACKED) {
         frame_id_text(entry->id, id);
         session_send_acked(session, &(const char *){id}, 1);
     }
@@ -222,7 +222,7 @@ session_reconcile(struct session *session)
         const struct inflight_entry *entry = &inflight->entries[i];
         struct store_report *report;
 
-        if (!entry->is_written || entry->end != INFLIGHT_OPEN)
+        if (!entry->is_written || entry->state != INFLIGHT_OPEN)
             continue;
         report = add_report(session, entry->shard, entry->id);
         if (report != NULL)

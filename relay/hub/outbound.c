@@ -176,7 +176,7 @@ session_reached(const struct session *session)
 }
 
 bool
-session_has_passed(const struct session *session, struct cursor cursor)
+session_is_complete_to(const struct session *session, struct cursor cursor)
 {
     const struct session_pending *pending = &session->pending;
     const bool is_whole_list_read =
@@ -331,7 +331,7 @@ find(struct session *session, struct bytes topic)
  * A rule has one topic; a replaced rule counts as another rule. Returns a reference.
  */
 static struct notification *
-row_order_pass(struct session *session, struct notification *notification)
+row_order_apply(struct session *session, struct notification *notification)
 {
     const struct frame *frame = &notification->frame;
     const struct position position = {frame->commit_lsn, frame->ordinal};
@@ -426,7 +426,7 @@ void
 session_queue(struct session *session, struct notification *notification)
 {
     session_split_batch(session, 0);
-    insert(session, row_order_pass(session, notification));
+    insert(session, row_order_apply(session, notification));
     session_mark(session, READY_SEND);
 }
 

@@ -3,11 +3,11 @@
  * because its in-flight window is full. Two questions (report.lua answers both):
  *
  * Recipient: must the user acknowledge the notification? It is for a group, so the pending list may
- * not have it. The notification is held until the reply. If the user need not, it is sent; if the
- * user must, it is deferred and read from the list later.
+ * not have it. The notification is held until the reply. If not, it is sent; if so, it is deferred
+ * and read from the list later.
  *
- * End: has a deferred notification of the stream ended, and how? One that has ended needs no slot,
- * so the next pass sends it (known_end in resume.c).
+ * State: has a deferred notification of the stream ended, and how? One that has ended needs no
+ * slot, so the next pass sends it (known_state in resume.c).
  */
 #include "hub/hub_private.h"
 
@@ -78,8 +78,8 @@ note_recipient(struct hub *hub, const struct pair_request *request)
 
 /* ---- the reply: has it ended? */
 
-static enum inflight_end
-end_of(enum store_pair state)
+static enum inflight_state
+state_of(enum store_pair state)
 {
     switch (state) {
     case STORE_PAIR_PENDING:
@@ -94,19 +94,19 @@ end_of(enum store_pair state)
     return INFLIGHT_OPEN;
 }
 
-/* The reply to session_query_end. OPEN: the pair has not ended. */
+/* The reply to session_query_state. OPEN: the pair has not ended. */
 static void
-note_end(struct session *session, const unsigned char id[16], enum inflight_end end)
+note_state(struct session *session, const unsigned char id[16], enum inflight_state state)
 {
     struct session_pending *pending = &session->pending;
     struct ended_pair *ended;
 
-    if (end == INFLIGHT_OPEN)
+    if (state == INFLIGHT_OPEN)
         pending->is_open = true;
     if (pending->is_open || pending->ended_count == pending->queried)
         return;
     ended = &pending->ended[pending->ended_count++];
-    ended->end = (uint8_t)end;
+    ended->state = (uint8_t)state;
     memcpy(ended->id, id, sizeof(ended->id));
 }
 
@@ -119,7 +119,7 @@ on_reply(struct hub *hub, struct pair_request *request, bool has_reply)
     struct notification *notification = request->query.notification;
 
     if (has_reply && notification == NULL)
-        note_end(session, request->stored.id, end_of(request->state));
+        note_state(session, request->stored.id, state_of(request->state));
     else if (has_reply)
         note_recipient(hub, request);
     session->requests.count--;
@@ -156,8 +156,8 @@ send_query(struct session *session, unsigned shard, struct entry_id entry,
 }
 
 bool
-session_query_end(struct session *session, unsigned shard, struct entry_id entry,
-                  const unsigned char id[16])
+session_query_state(struct session *session, unsigned shard, struct entry_id entry,
+                    const unsigned char id[16])
 {
     return send_query(session, shard, entry, id, NULL);
 }

@@ -88,7 +88,7 @@ end_pass(struct session *session, bool is_complete)
 }
 
 static struct cursor
-pending_end(const struct session *session)
+pending_limit(const struct session *session)
 {
     const struct deferral *deferral = &session->pending.deferral;
 
@@ -102,7 +102,7 @@ static bool
 deliver_page(struct session *session, const struct store_page *page)
 {
     struct session_pending *pending = &session->pending;
-    const struct cursor end = pending_end(session);
+    const struct cursor end = pending_limit(session);
 
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
@@ -139,7 +139,7 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
     inflight_sweep(&session->inflight);
     if (!has_room)
         end_pass(session, false);
-    else if (!page->has_more || cursor_reaches(pending->at, pending_end(session)))
+    else if (!page->has_more || cursor_reaches(pending->at, pending_limit(session)))
         end_pass(session, true);
     else if (inflight_free_slots(&session->inflight) <= 0 && pending->pass == PASS_ON)
         end_pass(session, false);
@@ -153,7 +153,7 @@ read_pending(struct session *session)
     const int room = inflight_free_slots(&session->inflight);
     struct store_pending_part part = {
         .after = pending->at,
-        .last = pending_end(session),
+        .last = pending_limit(session),
         .max = pending->pass == PASS_REREAD || room > SESSION_PAGE ? SESSION_PAGE
                : room < PAGE_MIN                                   ? PAGE_MIN
                                                                    : (size_t)room,
@@ -185,15 +185,15 @@ reads_deferred(const struct session *session)
 }
 
 /* How a deferred notification of the stream has ended, if it was asked about. */
-static enum inflight_end
-known_end(const struct session *session, const struct notification *notification)
+static enum inflight_state
+known_state(const struct session *session, const struct notification *notification)
 {
     const struct session_pending *pending = &session->pending;
 
     for (unsigned i = 0; i < pending->ended_count; i++) {
         if (memcmp(pending->ended[i].id, notification->frame.as.notification.id,
                    sizeof(pending->ended[i].id)) == 0)
-            return (enum inflight_end)pending->ended[i].end;
+            return (enum inflight_state)pending->ended[i].state;
     }
     return INFLIGHT_OPEN;
 }
@@ -219,8 +219,8 @@ begin_query(struct session *session)
 
 /* Asks about the next entry of the stream. False: enough were asked about. */
 static bool
-query_end(struct session *session, unsigned shard, struct entry_id id, const struct frame *frame,
-          bool is_retry)
+query_state(struct session *session, unsigned shard, struct entry_id id, const struct frame *frame,
+            bool is_retry)
 {
     struct session_pending *pending = &session->pending;
 
@@ -229,7 +229,7 @@ query_end(struct session *session, unsigned shard, struct entry_id id, const str
         !session_is_recipient(session, frame))
         return true;
     if (pending->queried == pending->queried_max ||
-        !session_query_end(session, shard, id, frame->as.notification.id))
+        !session_query_state(session, shard, id, frame->as.notification.id))
         return false;
     pending->queried++;
     return true;
@@ -251,7 +251,7 @@ deliver_deferred(struct session *session, struct notification *notification)
     cursor_advance(&deferral->from, notification->shard, notification->id);
     cursor_advance(&cursor, notification->shard, notification->id);
     moved = session_notification_at(session, notification, shed_cursor(session, cursor), NULL);
-    has_room = session_enqueue_pending(session, moved, known_end(session, notification), true);
+    has_room = session_enqueue_pending(session, moved, known_state(session, notification), true);
     notification_unref(moved);
     if (has_room)
         return true;
@@ -274,8 +274,9 @@ is_wanted(const struct session *session, unsigned shard, struct entry_id id,
            session_is_recipient(session, frame);
 }
 
+/* The session has what it wants of the entry. */
 static void
-pass(struct session *session, unsigned shard, struct entry_id id)
+advance_past(struct session *session, unsigned shard, struct entry_id id)
 {
     if (reads_deferred(session))
         cursor_advance(&session->pending.deferral.from, shard, id);
@@ -293,7 +294,7 @@ deliver_next(struct session *session, struct notification *notification)
     else if (!session_was_sent_early(session, notification) &&
              !deliver_deferred(session, notification))
         return false;
-    pass(session, notification->shard, notification->id);
+    advance_past(session, notification->shard, notification->id);
     return true;
 }
 
@@ -315,19 +316,19 @@ reach(struct session *session, struct cursor cursor)
 }
 
 static void
-query_ends_of_page(struct session *session, const struct store_page *page, size_t from)
+query_states_of_page(struct session *session, const struct store_page *page, size_t from)
 {
     begin_query(session);
     for (size_t i = from; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
 
-        if (!query_end(session, entry->shard, entry->id, &entry->frame, entry->is_retry))
+        if (!query_state(session, entry->shard, entry->id, &entry->frame, entry->is_retry))
             return;
     }
 }
 
 static void
-query_ends_of_buffer(struct session *session)
+query_states_of_buffer(struct session *session)
 {
     const struct replay_buffer *buffer = &session->hub->replay_buffer;
     const struct notification *next;
@@ -335,7 +336,7 @@ query_ends_of_buffer(struct session *session)
 
     begin_query(session);
     while ((next = replay_buffer_next(buffer, session->client.own_shard, after)) != NULL &&
-           query_end(session, next->shard, next->id, &next->frame, next->is_retry))
+           query_state(session, next->shard, next->id, &next->frame, next->is_retry))
         cursor_advance(&after, next->shard, next->id);
 }
 
@@ -351,7 +352,7 @@ deliver_range(struct session *session, const struct store_page *page)
         if (session_is_full(session))
             return;
         if (!is_wanted(session, entry->shard, entry->id, &entry->frame, entry->is_retry)) {
-            pass(session, entry->shard, entry->id);
+            advance_past(session, entry->shard, entry->id);
             continue;
         }
         cursor_advance(&cursor, entry->shard, entry->id);
@@ -359,7 +360,7 @@ deliver_range(struct session *session, const struct store_page *page)
         is_delivered = deliver_next(session, notification);
         notification_unref(notification);
         if (!is_delivered) {
-            query_ends_of_page(session, page, i);
+            query_states_of_page(session, page, i);
             return;
         }
     }
@@ -405,9 +406,9 @@ read_replay_buffer(struct session *session)
             return;
         if (!is_wanted(session, notification->shard, notification->id, &notification->frame,
                        notification->is_retry)) {
-            pass(session, notification->shard, notification->id);
+            advance_past(session, notification->shard, notification->id);
         } else if (!deliver_next(session, notification)) {
-            query_ends_of_buffer(session);
+            query_states_of_buffer(session);
             session_mark(session, READY_ADVANCE);
             return;
         }

@@ -90,7 +90,7 @@ struct cursor outbound_before(const struct outbound *outbound, unsigned nth, uns
  * OPEN: it waits. ENDED: it does not. ACKED: another session acknowledged it before it was written
  * here: `acked` follows it.
  */
-enum inflight_end { INFLIGHT_OPEN, INFLIGHT_ENDED, INFLIGHT_ACKED };
+enum inflight_state { INFLIGHT_OPEN, INFLIGHT_ENDED, INFLIGHT_ACKED };
 
 /* A notification between queueing and acknowledgement. */
 struct inflight_entry {
@@ -99,7 +99,7 @@ struct inflight_entry {
     unsigned char shard;
     bool is_written; /* written to the socket; otherwise still queued */
     bool is_missed;  /* a retry was not queued */
-    uint8_t end;     /* enum inflight_end */
+    uint8_t state;   /* enum inflight_state */
 };
 
 /* Allocates memory with the first notification, because most sessions are idle. */
@@ -123,7 +123,7 @@ struct inflight_entry *inflight_find(const struct inflight *inflight, const unsi
 
 /* The window must not contain it, and must have a free slot unless it has ended. */
 void inflight_add(struct inflight *inflight, const struct notification *notification,
-                  enum inflight_end end);
+                  enum inflight_state state);
 
 /* Removes entries that were written and have ended. */
 void inflight_sweep(struct inflight *inflight);
@@ -321,7 +321,7 @@ enum __attribute__((packed)) pending_pass {
 /* A pair that needs no acknowledgement any more. */
 struct ended_pair {
     unsigned char id[16];
-    uint8_t end; /* enum inflight_end */
+    uint8_t state; /* enum inflight_state */
 };
 
 /*
@@ -505,7 +505,7 @@ struct cursor session_reached(const struct session *session);
  * True if the in-flight window holds back nothing up to this cursor: the session has read its
  * pending list as far, and it has sent what was deferred as far.
  */
-bool session_has_passed(const struct session *session, struct cursor cursor);
+bool session_is_complete_to(const struct session *session, struct cursor cursor);
 
 /*
  * Return notifications that report cursors of this session only. `overtaken`: the first queued
@@ -558,7 +558,7 @@ void session_enqueue(struct session *session, struct notification *notification)
  * has no room. `is_new`: the client has not received it before.
  */
 bool session_enqueue_pending(struct session *session, struct notification *notification,
-                             enum inflight_end end, bool is_new);
+                             enum inflight_state state, bool is_new);
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
 
@@ -577,7 +577,7 @@ void session_inflight_drop(struct session *session, const struct notification *n
  * it. Returns its shard, or -1 if it was not in flight.
  */
 int session_inflight_end(struct session *session, const unsigned char id[16],
-                         enum inflight_end end);
+                         enum inflight_state state);
 /* The notification's retries have ended. If it is still queued, it is sent nevertheless. */
 void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
 
@@ -604,8 +604,8 @@ bool session_was_sent_early(const struct session *session, const struct notifica
  * Asks the store whether a deferred notification has ended. If so, it is added to pending.ended,
  * unless one about which the store was asked before has not. False: too many requests are queued.
  */
-bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
-                       const unsigned char id[16]);
+bool session_query_state(struct session *session, unsigned shard, struct entry_id entry,
+                         const unsigned char id[16]);
 
 /* ---- the ends of transactions: ends.c */
 

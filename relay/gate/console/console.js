@@ -332,7 +332,7 @@ function lists(overview) {
   }, (item, p) => {
     const recipients = p.open ? 'its recipients' : plural(p.users, 'user');
     set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${recipients} · for ${span(now - p.since)}`
-      + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
+      + (p.expires ? ` · expires in ${span(p.expires - now)}` : ''));
   }, overview.missing ? 'Nothing is pending in the other shards.' : overview.store ? 'Nothing is pending.' : 'The store does not reply.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
     set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this relay)` : r.name);

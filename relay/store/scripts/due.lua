@@ -62,18 +62,18 @@ end
 -- that the store or all relays were down, and reports and acks may still arrive. So the expiration
 -- and all due times are postponed once.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
-local function postpone_expiration(id, ends, users)
-    local notification, was_postponed = notification_of(id), due_score.has(ends, due_score.POSTPONED)
+local function postpone_expiration(id, expires, users)
+    local notification, was_postponed = notification_of(id), due_score.has(expires, due_score.POSTPONED)
     if not notification or not notification.open_ended then return false end
     if not was_postponed then
-        if ends > now - LATE_MS then return false end
-        ends = now + REPORTS_MS
-    elseif ends <= now then
+        if expires > now - LATE_MS then return false end
+        expires = now + REPORTS_MS
+    elseif expires <= now then
         return false
     end
-    local ends_text = due_score.text(ends, due_score.POSTPONED)
-    call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':')
-    for _, user in ipairs(users) do call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':' .. user) end
+    local expires_text = due_score.text(expires, due_score.POSTPONED)
+    call('ZADD', prefix .. KEY_DUE, expires_text, id .. ':')
+    for _, user in ipairs(users) do call('ZADD', prefix .. KEY_DUE, expires_text, id .. ':' .. user) end
     return true
 end
 
@@ -262,12 +262,12 @@ for _, id in ipairs(order) do
         more = 1
         break
     end
-    local ends = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
+    local expires = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
     if receipts.must_escalate(id, users_of[id]) then
         pairs_left = pairs_left - 1
-    elseif ends and (ends <= now or due_score.has(ends, due_score.POSTPONED)) and postpone_expiration(id, ends, users_of[id]) then
+    elseif expires and (expires <= now or due_score.has(expires, due_score.POSTPONED)) and postpone_expiration(id, expires, users_of[id]) then
         pairs_left = pairs_left - #users_of[id]
-    elseif ends and ends <= now then
+    elseif expires and expires <= now then
         expire(id)
     else
         local users = admit(id, users_of[id])

@@ -2,7 +2,7 @@
 -- KEYS: stream. ARGV: prefix, id, maximum number.
 -- Returns {entries, 1 if earlier ones may follow}. Without entries these are large.
 local stream = KEYS[1]
--- include: large_ends.lua
+-- include: large_backwards.lua
 
 local PAGE_BYTES = 256 * 1024
 local found, bytes, next_entry = {}, 0, backwards(stream, '(' .. ARGV[2], '-')

@@ -8,7 +8,7 @@
 local stream, prefix, user, json_name, after = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 -- include: pending_value.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 -- include: recipients.lua
 
 local ENTRIES_MAX, BYTES_MAX, STEP = 200, 256 * 1024, 16

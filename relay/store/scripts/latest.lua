@@ -4,7 +4,7 @@
 -- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 
 local DATA_MAX, TARGETS_MAX = 65536, 3
 

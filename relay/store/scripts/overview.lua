@@ -60,11 +60,11 @@ local function oldest_pending()
     for i = 1, math.min(#ids, STORE_OVERVIEW_ROWS) do
         local id, notification = ids[i], notification_of(ids[i])
         if notification then
-            local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
-            found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
+            local expires = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
+            found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"expires":%s}',
                 text_of(id), integer_text(commits[id]), topic_of(fields_of(notification.entry)),
                 number_of(notification.left), notification.open_ended and 'true' or 'false',
-                ends and number_of(ends) or 'null')
+                expires and number_of(expires) or 'null')
         end
     end
     return array_of(found)

@@ -6,7 +6,7 @@
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: last_id.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 
 local function parts(id)
     local ms, seq = id:match('^(%d+)-(%d+)$')

@@ -20,7 +20,7 @@ if #prepared_users > 0 then prepared.begin(ARGV[8], ARGV[3], true) end
 if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
     return prepared.reject(redis.error_reply('EPOCH the store was emptied, or its stream or group removed'))
 end
-local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
+local id, expires, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
 if not logged then return prepared.reject(-1) end
 
@@ -47,7 +47,7 @@ if #users > 0 then
     local pending = notification_of(id)
     local found = {id = id, route = ARGV[4], data = not is_large and ARGV[5] or nil, entry = pending and pending.entry}
     if pending and pending.open_ended then
-        found.open_ended = integer_text(ends > 0 and ends or pending.open_ended)
+        found.open_ended = integer_text(expires > 0 and expires or pending.open_ended)
     end
     if is_large and not (prepared.entry and ARGV[10] == (found.open_ended or '')) then
         return prepared.reject({pack_users(users), found.open_ended or ''})
@@ -55,7 +55,7 @@ if #users > 0 then
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = pending_score(notification)
-    notification.open_ended, notification.ends = notification.open_ended and tonumber(found.open_ended), notification.ends or ends > 0
+    notification.open_ended, notification.expires = notification.open_ended and tonumber(found.open_ended), notification.expires or expires > 0
     local kind, times = receipts.of_route(ARGV[4])
     if kind and not pending then receipts.reopen_notification(id, ARGV[5]) end
     for _, user in ipairs(users) do
@@ -71,7 +71,7 @@ if #users > 0 then
         if not notification.is_large then call('ZADD', prefix .. KEY_PENDING_LIST .. user, 'NX', score, id) end
         record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
-    if ends > 0 then call('ZADD', prefix .. KEY_DUE, due_score.text(ends), id .. ':') end
+    if expires > 0 then call('ZADD', prefix .. KEY_DUE, due_score.text(expires), id .. ':') end
 end
 prepared.discard()
 remove_error(id, owner_of(fields), ARGV[2])

@@ -13,7 +13,7 @@ local call = redis.call
 -- include: notifications.lua
 -- include: stream_entry.lua
 -- include: ended.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

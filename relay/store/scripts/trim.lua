@@ -11,7 +11,7 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
 -- include: stream_entry.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 -- include: read_entry.lua
 -- include: forgotten.lua
 reading.begin(5)

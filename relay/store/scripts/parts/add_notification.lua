@@ -34,7 +34,7 @@ local function add_notification(id, route, data, ...)
 end
 
 -- Makes an added notification pending for `count` users. Without users, its audience is open-ended.
-local function add_pending(id, route, data, entry, ends, count, is_large)
+local function add_pending(id, route, data, entry, expires, count, is_large)
     local commit, pending, times = commit_ms(route), pending_of(route)
     if times then
         pending.origin = receipts.add_state(id, count, is_large, data)
@@ -47,10 +47,10 @@ local function add_pending(id, route, data, entry, ends, count, is_large)
     claims[commit][#claims[commit] + 1] = entry
     pending.entry, pending.left = entry, count
     if is_large then pending.is_large = true end
-    if count == 0 then pending.open_ended = ends end
-    if ends > 0 then
-        pending.ends = true
-        ending[#ending + 1] = due_score.text(ends)
+    if count == 0 then pending.open_ended = expires end
+    if expires > 0 then
+        pending.expires = true
+        ending[#ending + 1] = due_score.text(expires)
         ending[#ending + 1] = id .. ':'
     end
     fresh[#fresh + 1] = id
@@ -59,20 +59,20 @@ end
 
 -- Returns when an open-ended audience ends.
 function prepared.open_end(route)
-    local ends = expires_ms(route)
-    return ends > 0 and ends or tonumber(prepared.open_ended) or now + STORE_OPEN_MS
+    local expires = expires_ms(route)
+    return expires > 0 and expires or tonumber(prepared.open_ended) or now + STORE_OPEN_MS
 end
 
 -- Adds a notification that these users must acknowledge.
 local function add_ack_required(id, route, data, users)
-    local ends, entry = expires_ms(route)
+    local expires, entry = expires_ms(route)
     if #users == 0 then
-        ends = prepared.open_end(route)
-        entry = add_notification(id, route, data, 'open_ended', integer_text(ends))
+        expires = prepared.open_end(route)
+        entry = add_notification(id, route, data, 'open_ended', integer_text(expires))
     else
         entry = add_notification(id, route, data)
     end
-    add_pending(id, route, data, entry, ends, #users, false)
+    add_pending(id, route, data, entry, expires, #users, false)
     local score, key = score_text(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
         call('ZADD', prefix .. KEY_PENDING_LIST .. users[1], score, id)

@@ -252,7 +252,7 @@ local function complete(id)
     if notification and notification.acked and not kept[id] and not keep_acks(id) then record_acks(id) end
     complete_entry(id, notification and notification.entry or nil)
     if not notification or notification.is_large then large_to_remove[#large_to_remove + 1] = id end
-    if not notification or notification.ends then due_to_remove[#due_to_remove + 1] = id .. ':' end
+    if not notification or notification.expires then due_to_remove[#due_to_remove + 1] = id .. ':' end
     if not notification or notification.is_retried then
         keys_to_delete[#keys_to_delete + 1] = prefix .. KEY_RETRIES .. id
         retried_to_remove[#retried_to_remove + 1] = id

@@ -8,7 +8,7 @@ local PENDING_FIELDS = {
     a = 'acked', -- its state contains acks
     l = 'is_large', -- it is in KEY_SHARED_PENDING_LIST instead of the lists of its users
     r = 'is_retried',
-    x = 'ends', -- it expires
+    x = 'expires', -- a flag: its time is in KEY_DUE
     o = 'open_ended', -- expiration of an open-ended audience in ms
     w = 'owner', -- the owner of its table, if the owner has limits
     -- n for the notification, u also for its users, or '-'; followed by e if it has escalations, and then by p if they

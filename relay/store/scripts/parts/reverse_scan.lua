@@ -1,6 +1,6 @@
 -- reverse_scan.lua: searches a stream backwards for a notification with a commit.
 -- include: route.lua
--- include: large_ends.lua
+-- include: large_backwards.lua
 
 local PAGE, BYTES_MAX = 16, 4 * 1024 * 1024
 

@@ -1,4 +1,4 @@
--- large_ends.lua: reads a stream from its ends, without copying its large entries.
+-- large_backwards.lua: reads a stream backwards, and its oldest entry, without copying large entries.
 -- include: large_entries.lua
 
 -- Returns the last large entry before an id, or '+', and after an id, or '-'.
