@@ -31,12 +31,14 @@ drop_expired(struct session *session)
         struct notification *notification =
             outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
         struct cursor cursor = notification_cursor(notification, session->client.own_shard);
+        struct entry_id *reached = cursor_in(&cursor, notification->shard);
 
-        /* The notification may report an earlier cursor. */
-        cursor_advance(&cursor, notification->shard, notification->id);
         session_inflight_drop(session, notification);
         if (!notification->is_retry) {
+            if (!entry_id_less(notification->id, *reached))
+                *reached = entry_id_before(notification->id); /* otherwise of the pending list */
             from = has_lost ? cursor_min(from, cursor) : cursor;
+            cursor_advance(&cursor, notification->shard, notification->id);
             to = cursor_max(to, cursor);
             has_lost = true;
         }

@@ -299,8 +299,9 @@ test_an_expired_batch_is_not_merged(void **state)
     offer_batch(make_batch(2, 1));
     while (hub_send_some(&hub, 10))
         ;
-    assert_string_equal(sent_text(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.1-0\","
-                                     "\"why\":\"expired\"} " MSG("2-0", "2"));
+    assert_string_equal(sent_text(),
+                        "{\"t\":\"gap\",\"from\":\"e.0-18446744073709551615\",\"to\":\"e.1-0\","
+                        "\"why\":\"expired\"} " MSG("2-0", "2"));
 }
 
 /* Their slots become free for deferred notifications. */
