@@ -175,7 +175,11 @@ struct feed_mark {
     uint64_t lsn;
 };
 
-/* The LSN that may be confirmed. */
+/*
+ * The LSN that may be confirmed. WAL is received, sent to some shards, recorded by all shards
+ * (is_record_due), then on disk and, with store.min_replicas, on replicas. Then it is confirmed,
+ * unless a shard is unavailable, which may lack it. A restart of the feed begins with nothing.
+ */
 struct feed_confirm {
     uint64_t received_lsn;
     uint64_t idle_lsn;        /* all changes before this LSN were sent, as a keepalive reported */

@@ -30,6 +30,7 @@ PLACEHOLDER = re.compile(r"[A-Z]{3,}")
 CHECK = re.compile(r"(?:tests|client/tests)/[\w/]+\.(?:pl|js|pml|sql)")
 SEED = re.compile(r"CLAIRON_\w*SEED")
 DEFINITION = re.compile(r"^(?:#define |static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
+NESTED = re.compile(r"^ +(?:async )?(?:function |const )([a-z]\w*)(?:\(| = (?:async )?\([^)\n]*\) =>)", re.M)  # of the client
 
 
 def sources(*suffixes):
@@ -124,7 +125,8 @@ def main():
     code = [file for file in files if re.match(r"(relay|decoder|client/src)/.*\.(c|h|lua|js)$", file)]
     functions = {}
     for file in sorted(code):
-        for found in set(DEFINITION.findall((TOP / file).read_text())):
+        text = (TOP / file).read_text()
+        for found in set(DEFINITION.findall(text) + (NESTED.findall(text) if file.endswith(".js") else [])):
             functions.setdefault(found, []).append(file)
     bad = []
     for page in sources(".md", "llms.txt"):

@@ -501,7 +501,7 @@ shard_set_topic_prefix(struct shard *shard, struct bytes text)
                  (const char *)text.at);
 }
 
-/* Without a feed, nothing else detects that the store was emptied. */
+/* Without batches or publications, nothing else detects that the store was emptied. */
 static void
 on_epoch(void *ctx, const struct redisReply *reply)
 {

@@ -53,8 +53,12 @@ write_text('relay/module/file.c',
     "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
 write_text('relay/other/other.c', "static int\nother_function(void)\n{\n    return 0;\n}\n");
 
+write_text('client/src/list.js',
+    "export function createList() {\n  async function handleChange() {}\n  const isShort = (rows) => !rows.length;\n}\n");
+
 passes('names that exist', 'See `relay/module/file.c`, `file.c`, `relay/module/` and `known_function()`; [a page](STORE.md#page).');
 passes('a step', "1. `known_function()` (`file.c`) calls\n   `other_function()` (`relay/other/other.c`).\n2. It calls `known_function()`.");
+passes('functions inside functions of the client', '1. `createList()` returns `handleChange()`, which calls `isShort()` (`client/src/list.js`).');
 passes('a row of a folder', '| `relay/module/`, `relay/other/` | `file.c`, `other.c` |');
 passes('a placeholder', 'Add `tests/unit/MODULE/test_NAME.c`.');
 passes('a code block', "```\n[x](missing.md) `missing.c`\n```\n");
