@@ -76,7 +76,7 @@ push(struct acks *acks, struct store_ack ack)
 
 /*
  * `shard` is the shard of the notification; -1: unknown. If the queue is full, the ack is dropped:
- * the notification stays pending, is retried, and is acknowledged again.
+ * the notification stays pending, and the user receives it again, by a retry or on a reconnect.
  */
 static void
 add_ack(struct hub *hub, const char *user, const char *id, int shard)

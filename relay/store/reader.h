@@ -73,7 +73,7 @@ struct reader_events {
     void (*on_resumed)(void *ctx);
     /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */
     void (*on_followed)(void *ctx, const struct reader_followed *followed);
-    /* After on_history and reader_seek the position of before does not count. */
+    /* What was reported before on_history, on_trimmed and reader_seek does not count (cover.c). */
     void (*on_covered)(void *ctx, unsigned shard, const struct reader_covered *covered);
     void *ctx;
 };
