@@ -151,6 +151,19 @@ begin_history(struct shard_stream *stream)
     reader->events.on_history(reader->events.ctx, stream->number);
 }
 
+/* What was trimmed may have had the newest position that the shard covers: history.lua adds it. */
+static void
+renew_cover(struct shard_stream *stream)
+{
+    struct link *link = stream->server->link;
+    const char *argv[] = {stream->stream_key,
+                          stream->server->reader->store->shards[stream->number].prefix};
+
+    cover_reset(&stream->cover);
+    if (link_call(link, STORE_SCRIPT_history, 1, follow_history, stream, 2, argv, NULL) != RC_OK)
+        link_restart(link, "could not send a command");
+}
+
 void
 follow_history(void *ctx, const struct redisReply *reply)
 {
@@ -207,6 +220,7 @@ on_range(void *ctx, const struct redisReply *reply)
         order_skip(reader->order, stream->number);
     }
     stream->at = stream->delivered = history_label(&stream->history, reached);
+    renew_cover(stream);
     reader->events.on_trimmed(reader->events.ctx, stream->number, stream->at);
 }
 
