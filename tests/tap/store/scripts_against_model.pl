@@ -433,11 +433,13 @@ note join ', ', map { "$_ $replies{$_}" } sort grep { /^[a-z]+$/i } keys %replie
 ok($good, "$step steps match the model");
 is_deeply([missing_replies()], [], 'each possible reply occurs');
 
+sub route_at { return "\0" x 7 . "\1" . pack('H*', position(@_)) . "\1" x 40 }
+
 # The position of other shards in a batch is stored with the first notification that the batch adds.
 $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
-my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
+my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), route_at($_, 1), '{}' ] } 1 .. 4;
 run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', $PAIRS, '', @{ $notifications[0] } ], [ '1:2.3', $PAIRS, '', map { @$_ } @notifications[ 0 .. 2 ] ], [ '0:9.9', $PAIRS ];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first new entry records the state of the other shards');
 
@@ -445,14 +447,28 @@ is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', un
 # and start_position returns the start entry.
 my @several = ('ours', 1, 1, 16, 'db');
 $store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, retry_users => '' ], [ id => 'of an API call', route => "\0" x 64 ];
-is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], unpack('H*', substr $notifications[2][3], 8, 16), 'acquire returns the newest notification');
+is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], position(3, 1), 'acquire returns the newest notification');
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'the position of a shard without a slot is unknown');
 $store->execute('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'hello returns the position');
 my @entries = $store->entries($STREAM);
 sub begin_at { return run_script('start_position', [$STREAM], position(@_), $entries[-1]{entry}) }
-my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
-is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'start_position returns the newest entry up to the position');
-is(begin_at(1, 1), '', 'start_position returns nothing if the entry was trimmed');
+is(begin_at(2, 5), $entries[1]{entry}, 'start_position returns the newest entry up to the position');
+is(begin_at(0, 1), '', 'start_position returns nothing if the entry was trimmed');
+
+# After a failover that has undone transactions, the newest notifications are beyond the progress.
+$store->execute('FLUSHALL');
+($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 4, 1) };
+run_script('acquire', [$PROGRESS], 'five', @several);
+sub add_at { return $store->execute('XADD', $STREAM, '*', id => "at @_", route => route_at(@_), data => '{}') }
+add_at($_, 1) for 1, 2, 5;
+my $undone = add_at(6, 1);
+run_script('rewind', [$PROGRESS], 'c', 'five', 2, position(3, 0), 'f' x 16, '', '0' x 15 . '3');
+is(run_script('acquire', [$PROGRESS], 'six', 'ours', 2, 1, 16, 'db')->[3], position(2, 1), 'acquire returns the newest notification that was not undone');
+is(run_script('start_position', [$STREAM], position(2, 1), $undone), $undone, 'a relay does not start before notifications that were undone');
+my $next = add_at(4, 1);
+add_at(7, 1);
+is(run_script('start_position', [$STREAM], position(4, 1), '+'), $next, 'it starts between later notifications');
+is(run_script('start_position', [$STREAM], position(3, 1), '+'), $undone, 'and not before them');
 
 done_testing();

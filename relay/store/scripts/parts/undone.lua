@@ -38,14 +38,22 @@ local function undone_control(meta)
     return #lines > 0 and '(' .. lines[#lines].control or '-'
 end
 
+local function is_after(id, other)
+    local ms, other_ms = tonumber(id:match('^%d+')), tonumber(other:match('^%d+'))
+    if ms ~= other_ms then return ms > other_ms end
+    return tonumber(id:match('%d+$')) > tonumber(other:match('%d+$'))
+end
+
+-- Returns a function that returns whether a stream entry was added before the last such event, which all clients
+-- learn from a gap.
+local function precedes_undone(meta)
+    local lines = undone_lines(meta)
+    return function(id) return #lines > 0 and not is_after(id, lines[#lines].id) end
+end
+
 -- Returns a function that returns whether the transaction of a notification was undone.
 local function undone_filter(meta)
     local lines = undone_lines(meta)
-    local function is_after(id, other)
-        local ms, other_ms = tonumber(id:match('^%d+')), tonumber(other:match('^%d+'))
-        if ms ~= other_ms then return ms > other_ms end
-        return tonumber(id:match('%d+$')) > tonumber(other:match('%d+$'))
-    end
     return function(route, id)
         if #lines == 0 then return false end
         local lsn = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL):gsub('.', function(byte)
