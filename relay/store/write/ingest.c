@@ -247,8 +247,8 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
 }
 
 /*
- * The newest notification of each shard, for readers of shard 0. What an unavailable shard has is
- * not known.
+ * The newest notification of each shard, for readers of shard 0; none, if the shards have none.
+ * What an unavailable shard has is not known.
  */
 static void
 sent_text(const struct store *store, char ret_text[SHARD_DEPENDENCY_MAX])
@@ -264,6 +264,8 @@ sent_text(const struct store *store, char ret_text[SHARD_DEPENDENCY_MAX])
             sent[k] = (struct position){UINT64_MAX, UINT64_MAX};
     }
     shard_dependency_text(0, sent, store->shard_count, ret_text);
+    if (ret_text[0] == '\0')
+        snprintf(ret_text, SHARD_DEPENDENCY_MAX, "0:0.0"); /* "" would report nothing */
 }
 
 /* Advances the progress of a shard whose frames, if any, were sent before. */

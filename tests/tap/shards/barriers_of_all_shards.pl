@@ -1,5 +1,6 @@
-# Tests barriers with several shards, in cases in which shard 0 could report nothing about the others: it stores a large
-# batch in steps; or it has more than the feed, which started again from the progress of a shard that was emptied.
+# Tests barriers with several shards, in cases in which shard 0 could report nothing about the others: they have no
+# notifications; it stores a large batch in steps; or it has more than the feed, which started again from the progress of a
+# shard that was emptied.
 use strict;
 use warnings;
 
@@ -24,6 +25,7 @@ my $received = 0;
 
 sub row { my ($sql) = @_; return $pg->safe_psql('postgres', "$sql RETURNING pg_current_xact_id()") =~ s/\n.*//sr }
 sub barrier { my ($x, $user) = @_; return ($relay->get("/v1/barrier?x=$x", Authorization => 'Bearer ' . token(sub => $user)))[0] }
+sub is_served { my $status = barrier(@_); return $status == 200 || die "the status of a barrier is $status\n" }
 sub recorded { my ($shard) = @_; my $key = "clairon:{$shard}:progress:clairon"; return $store->execute('HGET', $key, 'read:' . $store->execute('HGET', $key, 'owner')) // '' }
 sub shards_with_rows { return grep { $store->execute('XLEN', "clairon:{$_}:stream") } 1 .. SHARDS - 1 }
 
@@ -37,8 +39,7 @@ wait_confirmed($pg);
 # All shards may record at the same time, so it is repeated.
 wait_until('a barrier is served behind a batch that shard 0 stores in steps, before the other shard records it', sub {
     my $before = recorded($own);
-    my $status = barrier(row(q{INSERT INTO many (team) VALUES ('t1')}), 'u1');
-    $status == 200 or die "the status of a barrier is $status\n";
+    is_served(row(q{INSERT INTO many (team) VALUES ('t1')}), 'u1');
     recorded($own) eq $before });
 pass('a barrier is served behind a batch that shard 0 stores in steps, before the other shard records it');
 
@@ -56,5 +57,16 @@ for my $user ('u1', 'u2', 'u3', 'u4')
 {
     is(barrier(row('INSERT INTO quiet VALUES (1)'), $user), 200, "a barrier of $user behind a transaction without notifications");
 }
+
+# The notifications have been trimmed when the feed starts.
+$relay->stop;
+$store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
+$relay->start;
+$relay->wait_ready;
+wait_until('a barrier is served while the shards have no notifications, before the other shards record the position', sub {
+    my $before = join ' ', map { recorded($_) } 1 .. SHARDS - 1;
+    is_served(row('INSERT INTO quiet VALUES (1)'), 'u1');
+    $before eq join ' ', map { recorded($_) } 1 .. SHARDS - 1 });
+pass('a barrier is served while the shards have no notifications, before the other shards record the position');
 
 done_testing();
