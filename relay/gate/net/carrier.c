@@ -44,6 +44,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/net/conn.h"
@@ -196,6 +197,20 @@ carrier_tls(const struct gate *gate)
     return gate->carrier != NULL ? gate->carrier->tls : NULL;
 }
 
+/* Any client can cause it: the library begins the TLS handshake with the first bytes. */
+static void
+log_rejected(struct gate *gate)
+{
+    unsigned skipped = 0;
+
+    if (!throttle_allows(&gate->adoption_failed, clock_monotonic_us(), &skipped))
+        return;
+    if (gate->carrier->tls != NULL)
+        log_info("gate", "TLS handshake failed", LOG_UINT("suppressed", skipped));
+    else
+        log_warn("gate", "connection rejected by libwebsockets", LOG_UINT("suppressed", skipped));
+}
+
 bool
 conn_adopt(struct conn *conn)
 {
@@ -214,7 +229,7 @@ conn_adopt(struct conn *conn)
     if (conn->wsi == NULL) {
         conn->fd = -1;
         stats_add(gate->stats, STAT_GATE_REJECTED, 1);
-        log_warn("gate", "connection rejected by libwebsockets");
+        log_rejected(gate);
         return false;
     }
     conn->is_tls = lws_get_ssl(conn->wsi) != NULL;

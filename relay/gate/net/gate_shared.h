@@ -65,6 +65,7 @@ struct gate {
     struct sweep *sweep;                /* gate.c */
     /* serves the request of conn->head, after which conn is in another phase (routes.c) */
     void (*serve)(struct conn *conn);
+    struct throttle adoption_failed;
     struct throttle origin_rejected;
     struct throttle token_rejected;
     struct throttle signature_rejected;

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(scratch free_port);
+use Clairon::Test::RawSocket;
 use IPC::Run ();
 use Test::More;
 
@@ -40,6 +41,16 @@ for my $port ($relay->{port}, $admin)
     like(negotiated($port, '-tls1_3'), qr/^TLS_/, 'TLS 1.3 is accepted');
     like(negotiated($port), qr/^TLS_/, 'TLS 1.3 is preferred');
 }
+my $mark = $relay->log_mark;
+for (1 .. 20)
+{
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    $raw->write("\x16\x03\x01\x00\x04abcd");    # a record without a ClientHello
+    1 while $raw->more;
+}
+my $lines = () = $relay->log_text($mark) =~ /handshake failed|rejected by/g;
+cmp_ok($lines, '<', 20, 'not every invalid handshake is logged');
+unlike($relay->log_text($mark), qr/level=warn.*(?:handshake|rejected)/, 'and are no warning');
 is($relay->stop, 0, 'the relay with the default cipher suites exits with status 0 on SIGTERM');
 $relay = gate('gate.tls_ciphers' => 'ECDHE-RSA-AES256-GCM-SHA384');
 is(negotiated($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers restricts the cipher suites');
