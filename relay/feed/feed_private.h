@@ -306,6 +306,10 @@ void feed_on_slot_dropped(struct feed *feed);
 void feed_wait_for_slot(struct feed *feed, enum slot_holder holder, int pid);
 void feed_fail_lost_slot(struct feed *feed); /* the slot is lost, and create_slot is off */
 uint64_t feed_lsn_read(const char *text);    /* parses PostgreSQL's format; 0: invalid */
+#define FEED_LSN_TEXT 18                     /* bytes of an LSN in PostgreSQL's format */
+const char *feed_lsn_write(uint64_t lsn, char ret_text[FEED_LSN_TEXT]); /* returns ret_text */
+/* The LSN of a position; "none": it is empty. */
+const char *feed_position_lsn(const char *position, char ret_text[FEED_LSN_TEXT]);
 
 /* True if the slot is missing or lost, or the WAL ends early, although the store has progress. */
 bool feed_server_lacks_progress(const struct feed *feed);

@@ -40,6 +40,23 @@ feed_lsn_read(const char *text)
     return high << 32 | low;
 }
 
+const char *
+feed_lsn_write(uint64_t lsn, char ret_text[FEED_LSN_TEXT])
+{
+    snprintf(ret_text, FEED_LSN_TEXT, "%" PRIX32 "/%" PRIX32, (uint32_t)(lsn >> 32), (uint32_t)lsn);
+    return ret_text;
+}
+
+const char *
+feed_position_lsn(const char *position, char ret_text[FEED_LSN_TEXT])
+{
+    uint64_t lsn = 0, ordinal = 0;
+
+    if (frame_position_parse(position, strlen(position), &lsn, &ordinal) == RC_OK && lsn != 0)
+        return feed_lsn_write(lsn, ret_text);
+    return "none";
+}
+
 void
 feed_query_slot(struct feed *feed)
 {
@@ -384,13 +401,15 @@ feed_server_lacks_progress(const struct feed *feed)
 bool
 feed_reset_if_slot_lost(struct feed *feed)
 {
+    char since_lsn[FEED_LSN_TEXT];
+
     if (!lacks_slot(feed) || feed->slot.furthest[0] == '\0')
         return false;
     log_error("feed",
               "changes lost with the slot: clients receive a gap, memberships are copied again",
               LOG_TEXT("slot", feed->config->feed.slot),
               LOG_TEXT("reason", feed->slot.is_lost ? "slot is lost" : "slot does not exist"),
-              LOG_BYTES("since_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)));
+              LOG_TEXT("since_lsn", feed_position_lsn(feed->slot.furthest, since_lsn)));
     reset(feed, (struct store_rewind){.position = "",
                                       .read_lsn = READ_NOTHING,
                                       .is_gap = true,
@@ -406,6 +425,7 @@ bool
 feed_reset_if_wal_went_back(struct feed *feed)
 {
     char end[FRAME_POSITION_TEXT + 1];
+    char wal_lsn[FEED_LSN_TEXT], store_lsn[FEED_LSN_TEXT];
     bool has_slot = !lacks_slot(feed);
 
     if (feed->slot.in_recovery || !wal_ends_early(feed, end))
@@ -413,8 +433,9 @@ feed_reset_if_wal_went_back(struct feed *feed)
     log_error("feed",
               "WAL ends before the store's progress: clients receive a gap, memberships are copied "
               "again",
-              LOG_TEXT("slot", feed->config->feed.slot), LOG_BYTES("wal_lsn", end, 16),
-              LOG_BYTES("store_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)),
+              LOG_TEXT("slot", feed->config->feed.slot),
+              LOG_TEXT("wal_lsn", feed_lsn_write(feed->slot.wal_lsn, wal_lsn)),
+              LOG_TEXT("store_lsn", feed_position_lsn(feed->slot.furthest, store_lsn)),
               LOG_TEXT("detail", "the server was restored from an older copy"));
     snprintf(feed->copy.to, sizeof(feed->copy.to), "%s", has_slot ? end : "");
     reset(feed, (struct store_rewind){.position = has_slot ? end : "",
@@ -435,18 +456,17 @@ feed_reset_if_wal_went_back(struct feed *feed)
 bool
 feed_reset_if_slot_advanced(struct feed *feed)
 {
-    char slot_lsn[17], store_lsn[17];
+    char slot_lsn[FEED_LSN_TEXT], store_lsn[FEED_LSN_TEXT];
 
     if (feed->slot.read_lsn == 0 || feed->slot.lsn <= feed->slot.read_lsn)
         return false;
-    snprintf(slot_lsn, sizeof(slot_lsn), "%016" PRIx64, feed->slot.lsn);
-    snprintf(store_lsn, sizeof(store_lsn), "%016" PRIx64, feed->slot.read_lsn);
     log_error(
         "feed",
         "slot starts beyond the store's progress: clients receive a gap, memberships are copied "
         "again",
-        LOG_TEXT("slot", feed->config->feed.slot), LOG_TEXT("slot_lsn", slot_lsn),
-        LOG_TEXT("store_lsn", store_lsn),
+        LOG_TEXT("slot", feed->config->feed.slot),
+        LOG_TEXT("slot_lsn", feed_lsn_write(feed->slot.lsn, slot_lsn)),
+        LOG_TEXT("store_lsn", feed_lsn_write(feed->slot.read_lsn, store_lsn)),
         LOG_TEXT("detail",
                  "the slot was recreated or advanced, or the store was restored from an old copy"));
     reset(feed, (struct store_rewind){.position = "",
@@ -478,9 +498,8 @@ switch_point(const char *history, uint32_t timeline)
 static void
 log_switch(const struct feed *feed, uint64_t fork, bool is_gap)
 {
-    char fork_text[32];
+    char fork_lsn[FEED_LSN_TEXT];
 
-    snprintf(fork_text, sizeof(fork_text), "%016" PRIx64, fork);
     if (fork == 0)
         log_error("feed",
                   "timeline of the store's progress is not an ancestor: clients receive a gap",
@@ -492,7 +511,8 @@ log_switch(const struct feed *feed, uint64_t fork, bool is_gap)
         log_warn("feed",
                  "timeline forked before the store's progress: clients receive a gap, memberships "
                  "are copied again",
-                 LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("fork_lsn", fork_text),
+                 LOG_UINT("timeline", feed->slot.timeline),
+                 LOG_TEXT("fork_lsn", feed_lsn_write(fork, fork_lsn)),
                  LOG_TEXT("reason", "the failover undid changes after fork_lsn"));
 }
 

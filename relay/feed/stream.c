@@ -455,8 +455,8 @@ feed_stream_pump(struct feed *feed)
 void
 feed_stream_start(struct feed *feed)
 {
-    char stored_lsn[32] = "none";
-    uint64_t lsn = 0, ordinal = 0;
+    const char *position = feed->batch.sent_position;
+    char stored_lsn[FEED_LSN_TEXT];
 
     feed_set_state(feed, FEED_STREAMING);
     feed->resume_reading = feed_stream_pump;
@@ -467,13 +467,9 @@ feed_stream_start(struct feed *feed)
     feed->feedback.received_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     feed_status_start(feed);
-    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
-                             &ordinal) == RC_OK &&
-        lsn != 0)
-        snprintf(stored_lsn, sizeof(stored_lsn), "%" PRIX64 "/%" PRIX64, lsn >> 32,
-                 lsn & 0xffffffff);
     log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
-             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored_lsn));
+             LOG_UINT("timeline", feed->slot.timeline),
+             LOG_TEXT("stored_lsn", feed_position_lsn(position, stored_lsn)));
     feed_stream_pump(feed);
 }
 

@@ -43,7 +43,7 @@ $relay->stop;
 $standby->drop_slot('clairon');
 $standby->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
 $relay->start;
-$relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
+$relay->wait_for_log(qr{changes lost with the slot.*slot does not exist" since_lsn="[0-9A-F]+/[0-9A-F]+"});
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'after a lost slot, no session resumes');

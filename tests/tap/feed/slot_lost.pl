@@ -147,7 +147,7 @@ $pg->drop_slot('clairon');
 sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/slot starts beyond the store's progress.*store_lsn=/, from => $mark);
+$relay->wait_for_log(qr{slot starts beyond the store's progress.*store_lsn="[0-9A-F]+/[0-9A-F]+"}, from => $mark);
 $relay->wait_ready;
 $client = check_gap($waits, 'recreated');
 
