@@ -193,16 +193,6 @@ int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status sta
 /* Frees the cached audiences. All requests must have ended, and no query may run. */
 void rows_queue_close(struct rows_queue *queue);
 
-/* ---- pool.c: runs the queries of the queue */
-
-/* Connects when a query waits. The arguments must outlive the pool. */
-struct rows_pool *pool_open(struct ev_loop *loop, const struct config *config, const char *conninfo,
-                            struct rows_queue *queue);
-/* Closes all connections without calling the callbacks of requests. */
-void pool_close(struct rows_pool *pool);
-/* Runs queries in the next loop iteration. */
-void pool_run_soon(struct rows_pool *pool);
-
 /* ---- position.c */
 
 struct rows_positions *positions_open(struct ev_loop *loop, const struct config *config,
