@@ -22,6 +22,19 @@
 #define LOGOUT_BODY_MAX (16 * 1024)
 #define PATH_ROOM 256 /* for any route without a user; no longer path is one */
 
+/* Fields of two routes: the console has paths of its own, which require its Origin. */
+#define DROPS_NOTIFICATION                                                                         \
+    .suffix = "/drop", .methods = "POST", .side = GATE_LISTENER_ADMIN, .body_max = BODY_MAX,       \
+    .body_optional = true, .claim = GATE_CLAIM_ADMIN, .handle = gate_api_drop
+#define DISCONNECTS_USER                                                                           \
+    .user_suffix = "/disconnect", .methods = "POST", .side = GATE_LISTENER_ADMIN,                  \
+    .body_max = BODY_MAX, .body_optional = true, .claim = GATE_CLAIM_ADMIN,                        \
+    .state_bytes = sizeof(struct gate_user), .read_headers = gate_user_headers,                    \
+    .handle = gate_api_cutoff, .free_state = gate_user_free
+#define PUBLISHES                                                                                  \
+    .methods = "POST", .body_max = BODY_MAX, .state_bytes = sizeof(struct gate_publication),       \
+    .read_headers = gate_publish_headers, .handle = gate_publish, .free_state = gate_publish_free
+
 const struct gate_route GATE_ROUTES[] = {
     {.path = "/healthz",
      .methods = "GET, HEAD",
@@ -105,15 +118,7 @@ const struct gate_route GATE_ROUTES[] = {
      .body_optional = true,
      .claim = GATE_CLAIM_NONE,
      .handle = gate_api_ticket},
-    {.path = "/v1/notifications",
-     .methods = "POST",
-     .body_max = BODY_MAX,
-     .claim = GATE_CLAIM_PUBLISH,
-     .state_bytes = sizeof(struct gate_publication),
-     .is_pipelined = true,
-     .read_headers = gate_publish_headers,
-     .handle = gate_publish,
-     .free_state = gate_publish_free},
+    {.path = "/v1/notifications", .claim = GATE_CLAIM_PUBLISH, .is_pipelined = true, PUBLISHES},
     {.path = "/v1/receipts",
      .methods = "GET",
      .claim = GATE_CLAIM_PUBLISH_OR_ADMIN, /* without admin, the own ones */
@@ -133,14 +138,7 @@ const struct gate_route GATE_ROUTES[] = {
      .state_bytes = sizeof(struct gate_why),
      .handle = gate_why,
      .free_state = gate_why_free},
-    {.path = "/v1/notifications/",
-     .suffix = "/drop",
-     .methods = "POST",
-     .side = GATE_LISTENER_ADMIN,
-     .body_max = BODY_MAX,
-     .body_optional = true,
-     .claim = GATE_CLAIM_ADMIN,
-     .handle = gate_api_drop},
+    {.path = "/v1/notifications/", DROPS_NOTIFICATION},
     {.path = "/v1/users/",
      .user_suffix = "/forget",
      .methods = "POST",
@@ -190,17 +188,7 @@ const struct gate_route GATE_ROUTES[] = {
      .limits_its_wait = true,
      .handle = gate_web_push_test,
      .free_state = gate_web_push_test_free},
-    {.path = "/v1/users/",
-     .user_suffix = "/disconnect",
-     .methods = "POST",
-     .side = GATE_LISTENER_ADMIN,
-     .body_max = BODY_MAX,
-     .body_optional = true,
-     .claim = GATE_CLAIM_ADMIN,
-     .state_bytes = sizeof(struct gate_user),
-     .read_headers = gate_user_headers,
-     .handle = gate_api_cutoff,
-     .free_state = gate_user_free},
+    {.path = "/v1/users/", DISCONNECTS_USER},
     {.path = "/v1/backchannel-logout",
      .methods = "POST",
      .has_credentials = true,
@@ -277,36 +265,12 @@ const struct gate_route GATE_ROUTES[] = {
      .claim = GATE_CLAIM_ADMIN,
      .handle = gate_console_rules},
     {.path = "/v1/console/notifications", /* the console's test form */
-     .methods = "POST",
      .side = GATE_LISTENER_ADMIN,
      .is_console = true,
-     .body_max = BODY_MAX,
      .claim = GATE_CLAIM_ADMIN_AND_PUBLISH,
-     .state_bytes = sizeof(struct gate_publication),
-     .read_headers = gate_publish_headers,
-     .handle = gate_publish,
-     .free_state = gate_publish_free},
-    {.path = "/v1/console/notifications/",
-     .suffix = "/drop",
-     .methods = "POST",
-     .side = GATE_LISTENER_ADMIN,
-     .is_console = true,
-     .body_max = BODY_MAX,
-     .body_optional = true,
-     .claim = GATE_CLAIM_ADMIN,
-     .handle = gate_api_drop},
-    {.path = "/v1/console/users/",
-     .user_suffix = "/disconnect",
-     .methods = "POST",
-     .side = GATE_LISTENER_ADMIN,
-     .is_console = true,
-     .body_max = BODY_MAX,
-     .body_optional = true,
-     .claim = GATE_CLAIM_ADMIN,
-     .state_bytes = sizeof(struct gate_user),
-     .read_headers = gate_user_headers,
-     .handle = gate_api_cutoff,
-     .free_state = gate_user_free},
+     PUBLISHES},
+    {.path = "/v1/console/notifications/", .is_console = true, DROPS_NOTIFICATION},
+    {.path = "/v1/console/users/", .is_console = true, DISCONNECTS_USER},
     {.path = "/v1/console/redrive",
      .methods = "POST",
      .side = GATE_LISTENER_ADMIN,

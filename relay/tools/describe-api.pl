@@ -65,6 +65,9 @@ sub routes
 {
     my @routes;
     my $table = block('relay/gate/routes.c', 'const struct gate_route GATE_ROUTES[] = {');
+    my %fields = slurp('relay/gate/routes.c') =~ /^#define (\w+) *\\\n((?:[^\n]*\\\n)*[^\n]*)/mg;
+    s/\\\n//g for values %fields;
+    $table =~ s/\b([A-Z_]+)(?=\})/$fields{$1} \/\/ $1/ge; # fields of several routes
     while ($table =~ /\{((?:[^{}])*)\}/g)
     {
         my $entry = $1;
