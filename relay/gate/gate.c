@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/auth.h"
-#include "gate/http/cutoffs.h"
 #include "gate/http/request.h"
 #include "gate/http/token_keys.h"
 #include "gate/net/conn.h"

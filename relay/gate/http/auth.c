@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/cutoffs.h"
 #include "gate/http/token_keys.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"

@@ -1,4 +1,4 @@
-/* auth.h: credentials, and the expiration of a token. */
+/* auth.h: credentials, the expiration of a token, and cut-offs. */
 #ifndef CLAIRON_GATE_HTTP_AUTH_H
 #define CLAIRON_GATE_HTTP_AUTH_H
 
@@ -10,6 +10,8 @@
 #include "store/store.h"
 #include "wire/token.h"
 
+struct cutoff;
+struct cutoff_marks;
 struct gate;
 struct gate_request;
 struct http_head;
@@ -110,5 +112,26 @@ void gate_api_ticket(struct gate_request *request);
  */
 struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
                                        void *owner);
+
+/* ---- cutoffs.c: the cut-offs of the store, in memory (wire/cutoff.h) */
+
+#define GATE_CUT_OFF "access revoked: sign in again"
+
+/*
+ * End the connections of these tokens. `cutoff` NULL: of any cut-off (gate_cutoffs_reject), and
+ * verify the tokens that wait for the first one (gate_token_retry).
+ */
+typedef void gate_cutoffs_added(struct gate *gate, const struct cutoff *cutoff);
+
+/* Without the role gate, nothing is read, and no token is rejected. */
+void gate_cutoffs_open(struct gate *gate, gate_cutoffs_added *added);
+void gate_cutoffs_close(struct gate *gate);
+
+/* A cut-off was stored: it counts from now on. */
+void gate_cutoffs_add(struct gate *gate, const struct cutoff *cutoff);
+
+bool gate_cutoffs_reject(const struct gate *gate, const struct cutoff_marks *marks);
+/* False until the store was read once: tokens wait until then (gate_token_wait). */
+bool gate_cutoffs_are_known(const struct gate *gate);
 
 #endif

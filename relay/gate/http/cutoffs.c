@@ -5,7 +5,7 @@
  * The store announces each change in the control stream. All are read when the store goes up, and
  * when changes may have been missed; what that read did not find is removed.
  */
-#include "gate/http/cutoffs.h"
+#include "gate/http/auth.h"
 
 #include <stdlib.h>
 

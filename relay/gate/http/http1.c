@@ -22,7 +22,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/auth.h"
-#include "gate/http/cutoffs.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/client_limits.h"
 #include "wire/codes.h"

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "gate/http/auth.h"
-#include "gate/http/cutoffs.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
