@@ -97,10 +97,12 @@ struct decoder {
     int commit_text_len;
     bool wrote;
     bool write_open;
+    int held_bytes;                /* of lines in the server's send buffer */
     struct annotation *annotation; /* of the next changes; NULL: none, or the changes are spooled */
     MemoryContext annotation_context; /* contains `annotation`; NULL: there was none yet */
     XLogPageReadCB read_page;         /* the server's page reader */
     bool buffers_frames;              /* frames are buffered across transactions */
+    bool holds_lines;                 /* lines.c may delay them */
     TimeLineID timeline;              /* the server's timeline when the stream started */
 };
 

@@ -255,6 +255,7 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
         fix_settings(decoder);
     ctx->output_plugin_private = decoder;
     spool_setup(ctx);
+    lines_setup(decoder);
     if (!is_init)
         page_hook_setup(ctx);
     output->output_type =
@@ -284,6 +285,7 @@ report_progress(LogicalDecodingContext *ctx)
         return;
     decoder->skipped = 0;
     frames_flush(ctx);
+    lines_flush(decoder);
 #if PG_VERSION_NUM < 160000
     /* Since PostgreSQL 16 the server sends progress messages. */
     OutputPluginUpdateProgress(ctx, false);

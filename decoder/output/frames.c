@@ -1,10 +1,10 @@
 /*
  * frames.c: combine frames into few writes.
  *
- * In text mode each line is one write. A write costs more than rendering ten rows, so frames are
- * buffered across small transactions while there is WAL to decode. Buffered frames never wait for
- * new WAL: the server requests each page through read_page() of plugin.c, which flushes first. Long
- * transactions start with a flush, so that progress messages reach the receiver.
+ * In text mode each line is one write, see lines.c. A write costs more than rendering ten rows, so
+ * frames are buffered across small transactions while there is WAL to decode. Buffered frames never
+ * wait for new WAL: the server requests each page through read_page() of plugin.c, which flushes
+ * first. Long transactions start with a flush, so that progress messages reach the receiver.
  */
 #include "output/output.h"
 
@@ -74,6 +74,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 
     if (txn->nentries > BUFFERED_CHANGES_MAX || txn->nsubtxns > 0)
         frames_flush(ctx);
+    decoder->held_bytes = 0;
     decoder->change_number = 0;
     decoder->transaction_number++;
     decoder->repeats = 0;
@@ -109,7 +110,10 @@ frames_flush(LogicalDecodingContext *ctx)
     if (!decoder->write_open)
         return;
     decoder->write_open = false;
-    OutputPluginWrite(ctx, true);
+    if (decoder->options.framed)
+        OutputPluginWrite(ctx, true);
+    else
+        lines_write(ctx);
     if (ctx->out->maxlen > KEPT_BYTES) {
         MemoryContext old = MemoryContextSwitchTo(ctx->context);
 

@@ -48,6 +48,14 @@ extern void frames_close(LogicalDecodingContext *ctx);
 /* Sends the buffered frames, if any. */
 extern void frames_flush(LogicalDecodingContext *ctx);
 
+/* lines.c: text mode. */
+
+extern void lines_setup(struct decoder *decoder);
+/* Writes the line in ctx->out. A walsender may send it later, at the latest after the commit. */
+extern void lines_write(LogicalDecodingContext *ctx);
+/* Sends the lines that were not sent yet. */
+extern void lines_flush(struct decoder *decoder);
+
 /* Appends the header of a notification frame and returns its start, for frames_finish. */
 extern int frames_put_header(struct decoder *decoder, StringInfo out,
                              const struct notification_header *header);
