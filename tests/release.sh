@@ -188,7 +188,7 @@ halt() {
 # Leaves out the setting that an older minor release of PostgreSQL does not know.
 settings_of() {
     local known
-    known=$(in_booted "/usr/lib/postgresql/${postgresql[$suite]}/bin/postgres" --describe-config | grep -c ^output_plugin_libraries) || true
+    known=$(in_booted "/usr/lib/postgresql/${postgresql[$suite]}/bin/postgres" --describe-config </dev/null | grep -c ^output_plugin_libraries) || true
     if [ "$known" = 1 ]; then cat; else grep -v output_plugin_libraries; fi
 }
 
