@@ -155,11 +155,11 @@ begin_history(struct shard_stream *stream)
 static void
 renew_cover(struct shard_stream *stream)
 {
-    struct link *link = stream->server->link;
-    const char *argv[] = {stream->stream_key,
-                          stream->server->reader->store->shards[stream->number].prefix};
+    struct reader *reader = stream->connection->reader;
+    struct link *link = stream->connection->link;
+    const char *argv[] = {stream->stream_key, reader->store->shards[stream->number].prefix};
 
-    cover_reset(&stream->cover);
+    cover_reset(reader, stream->number);
     if (link_call(link, STORE_SCRIPT_history, 1, follow_history, stream, 2, argv, NULL) != RC_OK)
         link_restart(link, "could not send a command");
 }
