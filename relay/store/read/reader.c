@@ -608,8 +608,8 @@ on_up(void *ctx)
         const struct shard *shard = &reader->store->shards[i];
         const char *argv[] = {shard->stream_key, shard->prefix};
 
-        if (link_call(connection->link, STORE_SCRIPT_history, 1, follow_history, &reader->streams[i], 2,
-                      argv, NULL) != RC_OK)
+        if (link_call(connection->link, STORE_SCRIPT_history, 1, follow_history,
+                      &reader->streams[i], 2, argv, NULL) != RC_OK)
             link_restart(connection->link, "could not send a command");
         cover_reset(reader, i);
         reader->streams[i].read_us = 0;

@@ -7,7 +7,7 @@ BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 16 }
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant { USERS => 20, BEATS => 6 };
+use constant { USERS => 20, HEARTBEATS => 6 };
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -23,12 +23,12 @@ sub insert { $pg->safe_psql('postgres', sprintf q{INSERT INTO t (owner) SELECT '
 sub wait_checked
 {
     my ($client) = @_;
-    my ($beats, $last) = (0, '');
+    my ($heartbeats, $last) = (0, '');
     return $client->run_until('the relays check shards', sub {
         my $newest = $store->execute(qw(XREVRANGE clairon:{0}:heartbeat + - COUNT 1))->[0][0] // '';
-        $beats++ if $newest ne $last;
+        $heartbeats++ if $newest ne $last;
         $last = $newest;
-        return $beats > BEATS });
+        return $heartbeats > HEARTBEATS });
 }
 
 # The clients receive one gap, and then the next rows.

@@ -215,7 +215,8 @@ test_invalid_cursors_are_rejected(void **state)
 static void
 test_marks_before_the_dot_belong_to_the_epoch(void **state)
 {
-    static const char *const FOREIGN[] = {"X.1-0", "00Eff.1-0", "X1-2E.1-0", "E.1-0~1", "X.1-0X1-2"};
+    static const char *const FOREIGN[] = {"X.1-0", "00Eff.1-0", "X1-2E.1-0", "E.1-0~1",
+                                          "X.1-0X1-2"};
     struct cursor cursor = at(77, 77);
     struct deferral deferral;
 
