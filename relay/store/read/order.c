@@ -27,6 +27,8 @@ struct queue {
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
     struct position given_up;  /* other shards no longer wait for notifications up to this one */
+    /* since order_rewind: those up to here were added, or denied, so that they never are */
+    struct position complete;
     struct position delivered; /* newest notification that was delivered */
     struct position delivered_since; /* like `delivered`, since order_rewind */
     /* like `delivered`, without notifications stored before order_begin or order_join */
@@ -123,7 +125,8 @@ order_rewind(struct order *order, unsigned shard)
     queue->has_head = false;
     queue->count = 0;
     queue->seen = queue->delivered;
-    queue->delivered_since = (struct position){0, 0}; /* the stream may lack what was delivered */
+    /* the stream may lack what was delivered */
+    queue->delivered_since = queue->complete = (struct position){0, 0};
 }
 
 void
@@ -183,10 +186,14 @@ append(struct queue *queue)
     return held;
 }
 
+/* The WAL before this LSN is processed: a notification there that was not added was denied. */
 void
 order_cover(struct order *order, unsigned shard, const struct reader_covered *covered)
 {
-    append(&order->queues[shard])->covered = *covered;
+    struct queue *queue = &order->queues[shard];
+
+    append(queue)->covered = *covered;
+    position_raise(&queue->complete, (struct position){covered->lsn - 1, UINT64_MAX});
 }
 
 void
@@ -242,15 +249,21 @@ load_head(struct order *order, unsigned k)
     }
 }
 
+/* True if a notification at this position may still be added, and was not given up. */
+static bool
+may_add(const struct queue *queue, struct position position)
+{
+    return position_less(queue->seen, position) && position_less(queue->complete, position) &&
+           position_less(queue->given_up, position);
+}
+
 /* True if the head of queue k waits for a notification of shard j that was not added yet. */
 static bool
 lacks(const struct order *order, unsigned k, unsigned j)
 {
     const struct queue *other = &order->queues[j];
 
-    return !other->has_left && !other->is_skipped &&
-           position_less(other->seen, order->queues[k].needs[j]) &&
-           position_less(other->given_up, order->queues[k].needs[j]);
+    return !other->has_left && !other->is_skipped && may_add(other, order->queues[k].needs[j]);
 }
 
 static bool
@@ -307,8 +320,7 @@ count_unordered(struct order *order, struct queue *queue)
     for (unsigned j = 0; j < order->count; j++) {
         struct queue *other = &order->queues[j];
 
-        if (!other->is_skipped || !position_less(other->seen, queue->needs[j]) ||
-            !position_less(other->given_up, queue->needs[j]))
+        if (!other->is_skipped || !may_add(other, queue->needs[j]))
             continue;
         other->given_up = queue->needs[j];
         is_unordered = true;

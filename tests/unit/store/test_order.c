@@ -417,6 +417,46 @@ test_position_follows_the_entries_of_its_shard(void **state)
     order_free(order);
 }
 
+/* The feed has sent it, and the store has denied it: nobody waits for it. */
+static void
+test_denied_entry_is_not_awaited(void **state)
+{
+    (void)state;
+    for (unsigned first = 0; first < 2; first++) {
+        struct released released;
+        struct order *order = begin_two(&released, first);
+
+        assert_true(read_some(order, 1 - first, 9));
+        order_cover(order, first, &(struct reader_covered){.lsn = 10}); /* not behind it */
+        order_release(order, 0);
+        assert_int_equal(released.count, 0);
+        assert_true(order_is_awaited(order, first));
+        order_cover(order, first, &(struct reader_covered){.lsn = 11});
+        order_release(order, 0);
+        assert_int_equal(released.count, 1);
+        assert_false(order_waits(order));
+        assert_int_equal(order_unordered(order), 0);
+        order_free(order);
+    }
+}
+
+/* A server that follows the former one may lack what that one covered. */
+static void
+test_rewound_shard_may_add_what_it_covered(void **state)
+{
+    struct released released;
+    struct order *order = begin_two(&released, 1);
+
+    (void)state;
+    order_cover(order, 1, &(struct reader_covered){.lsn = 12});
+    order_release(order, 0);
+    order_rewind(order, 1);
+    assert_true(read_some(order, 0, 9));
+    assert_int_equal(released.count, 0);
+    assert_true(order_is_awaited(order, 1));
+    order_free(order);
+}
+
 /* A failover: waiting entries may be of the former primary, and are read again from the new one. */
 static void
 test_rewound_shard_is_awaited(void **state)
@@ -730,6 +770,8 @@ main(void)
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
         TEST(test_position_follows_the_entries_of_its_shard),
+        TEST(test_denied_entry_is_not_awaited),
+        TEST(test_rewound_shard_may_add_what_it_covered),
         TEST(test_rewound_shard_is_awaited),
         TEST(test_unread_shard_is_not_awaited),
         TEST(test_shard_joins_after_a_restart),
