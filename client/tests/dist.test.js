@@ -12,6 +12,20 @@ test(`the base entry has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
   assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));
 });
 
+test('README has the sizes of all files', () => {
+  const readme = read('README.md');
+  /** Versions of zlib differ by some bytes. */
+  const check = (file, kilobytes, bytes) => assert.ok(Math.abs(kilobytes * 1000 - bytes) < 100, `${file}: ${kilobytes} kB, not ${bytes} bytes`);
+  const rows = [...readme.matchAll(/^\| `(?:clairon\/)?([\w.]+)`.*\| ([\d.]+) kB \| ([\d.]+) kB \|$/gm)];
+  assert.equal(rows.length, maps.length);
+  for (const [, name, minified, gzipped] of rows) {
+    const file = name === 'clairon' ? 'index.js' : `${name.replace(/\.js$/, '')}.js`;
+    check(file, minified, sizeOf(file).minified);
+    check(file, gzipped, sizeOf(file).gzipped);
+  }
+  for (const [, file, gzipped] of readme.matchAll(/`([\w.]+\.js)` \(([\d.]+) kB\)/g)) check(file, gzipped, sizeOf(file).gzipped);
+});
+
 test('the entry point imports only the rows of live() and the fallback transports, on demand', () => {
   const importsOf = (name) => [...new Set(read(`dist/${name}.js`).match(/\bimport\b[^)]*\)/g))].sort();
   assert.deepEqual(importsOf('index'), ['import("./rows.js")', 'import("./streams.js")']);
