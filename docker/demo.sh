@@ -334,6 +334,7 @@ announce() {
     Examples:        http://127.0.0.1:$page_port/examples/minimal.html?user=u1, and live.html, inbox.html, messages.html,
                      the sources are in $top/client/examples
     SQL:             $root/bin/psql '$dsn'
+                     (user=postgres instead is the superuser, for clairon.member and clairon.doctor())
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
     Your own table:  CREATE TABLE tasks (id int PRIMARY KEY, owner text, title text);
                      SELECT clairon.watch('tasks', 'USER', 'owner');
