@@ -87,7 +87,7 @@ do
     end
 
     -- Adds the receipts of the escalations that are due. They use half of what a call may do, and retries at least the other
-    -- half. They precede the ends of the same pairs, so a notification whose escalation is not complete waits for the next
+    -- half. They precede the outcomes of the same pairs, so a notification whose escalation is not complete waits for the next
     -- call.
     function receipts.escalate_due()
         local members = call('ZRANGEBYSCORE', prefix .. KEY_ESCALATIONS, '-inf', integer_text(now), 'LIMIT', 0, ESCALATIONS_MAX)

@@ -5,7 +5,7 @@
 
 local end_text, ended_pairs = integer_text(now_ms()), {} -- pairs are packed, for the sessions of relays
 
--- Records the end of a pair: `stage` in the trace is errored or dropped, `detail` a reason or '-'.
+-- Records the outcome of a pair: `stage` in the trace is errored or dropped, `detail` a reason or '-'.
 local function end_pair(id, user, stage, attempts, detail)
     ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
     record_event(id, stage, end_text, attempts, detail, user)
