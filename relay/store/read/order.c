@@ -26,7 +26,7 @@ struct queue {
     struct entry head;                       /* entry of `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
-    struct position given_up;  /* other shards no longer wait for notifications up to this one */
+    struct position given_up; /* other shards no longer wait for notifications up to this one */
     /* since order_rewind: those up to here were added, or denied, so that they never are */
     struct position complete;
     struct position delivered; /* newest notification that was delivered */
@@ -249,7 +249,7 @@ load_head(struct order *order, unsigned k)
     }
 }
 
-/* True if a notification at this position may still be added, and was not given up. */
+/* True if other shards wait for a notification at this position, which may still be added. */
 static bool
 may_add(const struct queue *queue, struct position position)
 {

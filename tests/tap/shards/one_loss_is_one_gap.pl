@@ -23,12 +23,12 @@ sub insert { $pg->safe_psql('postgres', sprintf q{INSERT INTO t (owner) SELECT '
 sub wait_checked
 {
     my ($client) = @_;
-    my ($heartbeats, $last) = (0, '');
+    my ($count, $last) = (0, '');
     return $client->run_until('the relays check shards', sub {
         my $newest = $store->execute(qw(XREVRANGE clairon:{0}:heartbeat + - COUNT 1))->[0][0] // '';
-        $heartbeats++ if $newest ne $last;
+        $count++ if $newest ne $last;
         $last = $newest;
-        return $heartbeats > HEARTBEATS });
+        return $count > HEARTBEATS });
 }
 
 # The clients receive one gap, and then the next rows.

@@ -417,7 +417,7 @@ test_position_follows_the_entries_of_its_shard(void **state)
     order_free(order);
 }
 
-/* The feed has sent it, and the store has denied it: nobody waits for it. */
+/* The feed has sent it, and the store has denied it: no shard waits for it. */
 static void
 test_denied_entry_is_not_awaited(void **state)
 {
