@@ -37,12 +37,13 @@ sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notificatio
 # The relay waits for a shard for three seconds. Returns whether that was long enough. On a slow machine, it may not be.
 sub turn
 {
-    change(2);
     my $client = $gate->client('u1');
-    my ($pos, $first) = ($client->pos, $version + 1);
     change(2);
-    $client->wait_notifications(2);
-    is_deeply(versions($client), [ $first, $first + 1 ], 'live versions are in order');
+    $client->run_until('the client has read all that is stored', sub { (versions($client)->[-1] // 0) == $version });
+    my ($pos, $first, $count) = ($client->pos, $version + 1, scalar $client->notifications);
+    change(2);
+    $client->wait_notifications($count + 2);
+    is_deeply([ @{ versions($client) }[ $count .. $count + 1 ] ], [ $first, $first + 1 ], 'live versions are in order');
     $client->close;
     $gate->stop;
 

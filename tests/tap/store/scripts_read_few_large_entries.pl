@@ -58,6 +58,7 @@ my %calls = (
     follow => [ 24, [$STREAM], 'c:{1}:' ],
     acquire => [ 32, ['c:{1}:progress:s'], 'one', 'ours', 1, '1', 16, 'db' ],
 );
+$store->execute('HSET', 'c:{1}:progress:s', owner => 'zero', system => 'ours', database => 16, timeline => 1, 'position:zero' => 'f' x 32);
 for my $name (sort keys %calls)
 {
     my ($pages, @arguments) = @{ $calls{$name} };
