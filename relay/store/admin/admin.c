@@ -327,6 +327,8 @@ store_errors(struct store *store, const struct entry_id *before, store_described
 
     if (before != NULL)
         entry_id_text(*before, start + 1);
+    if (before != NULL && entry_id_is_zero(*before))
+        snprintf(start, sizeof(start), "-"); /* a store rejects "(0-0" */
     return describe(store, STORE_SCRIPT_errors, before != NULL ? start : "+", done, ctx);
 }
 
@@ -335,8 +337,12 @@ store_latest(struct store *store, const struct entry_id *after, store_described 
 {
     char start[ENTRY_ID_TEXT_MAX + 1] = "(";
 
-    if (after != NULL)
-        entry_id_text(*after, start + 1);
+    if (after != NULL) {
+        struct entry_id bound = *after;
+
+        bound.seq -= bound.seq == UINT64_MAX; /* a store rejects "(" and the last id */
+        entry_id_text(bound, start + 1);
+    }
     return describe(store, STORE_SCRIPT_latest, after != NULL ? start : "-", done, ctx);
 }
 

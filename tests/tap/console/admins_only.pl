@@ -110,6 +110,7 @@ is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'each entry 
 is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'the entries are listed newest first');
 my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
 is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an error log entry contains its reason and users');
+is_deeply([ errors('?before=0-0') ], [], 'no entry is before the first id');
 is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
 # A redrive sends the notification to its users again.

@@ -50,6 +50,7 @@ is_deeply([ @$newer{qw(id topic ack)} ], [ $second, 'app."odd\\topic"', JSON::fa
 unlike(http(GET => '/v1/console/latest')->{body}, qr/secret|payload/, 'the tail contains no payload');
 is_deeply([ map { $_->{id} } latest("?after=$older->{entry}") ], [$second], 'after= returns only later entries');
 is_deeply([ latest("?after=$newer->{entry}") ], [], 'after= the newest entry returns no entries');
+is(http(GET => "/v1/console/latest?after=18446744073709551615-18446744073709551615")->{status}, 200, 'no entry is after the last id');
 is(http(GET => "/v1/console/latest?after=$_")->{status}, 400, "after=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 notify('u9', "app.n$_") for 1 .. 55;
 wait_until('all notifications are stored', sub { my ($top) = latest(); $top && $top->{topic} eq 'app.n55' });
