@@ -217,6 +217,8 @@ cli_token(int argc, char **argv)
         return cli_print(token_usage);
     if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
         return cli_usage_error(TOKEN, "--sub must be a user id of 1 to 255 bytes", "");
+    if (token_has_controls(request.sub))
+        return cli_usage_error(TOKEN, "--sub must not contain control characters", "");
     if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)
         code = token_make(&request, &config);
     else

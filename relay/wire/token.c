@@ -432,9 +432,8 @@ token_add_groups(const struct token_issuer *issuer, struct json_doc *claims, str
     return rc;
 }
 
-/* True for U+0000 to U+001F and U+007F to U+009F. The text is valid UTF-8. */
-static bool
-has_controls(const char *text)
+bool
+token_has_controls(const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
         if (*at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0))
@@ -462,7 +461,7 @@ token_read_user(const struct token_issuer *issuer, struct json_doc *claims, char
                             "token claim sub must be a string, such as \"42\", not 42");
     if (prefix_len >= TOKEN_USER_MAX || !has_length(user, TOKEN_USER_MAX - prefix_len))
         return token_reject(error, TOKEN_FAULT_CLAIMS, "token claim sub must have 1 to 255 bytes");
-    if (has_controls(json_doc_text(claims, user)))
+    if (token_has_controls(json_doc_text(claims, user)))
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "token claim sub must not contain control characters");
     *ret_user = memory_new(prefix_len + json_text_len(user) + 1);

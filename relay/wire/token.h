@@ -110,6 +110,9 @@ MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                                struct token_error *error);
 
+/* Whether a user has U+0001 to U+001F or U+007F to U+009F, which is rejected. */
+bool token_has_controls(const char *text);
+
 /* Whether the claim `publish` allows notifications with this kind of audience and this topic. */
 bool token_may_publish(const struct token *token, const char *audience, const char *topic);
 

@@ -148,6 +148,8 @@ invalid_arguments_are_rejected(void **state)
     expect_output("of 1 to 255 bytes");
     name[255] = '\0';
     assert_int_equal(RUN("--sub", name, WITH_SECRET), 0);
+    assert_int_equal(RUN("--sub", "a\nb", WITH_SECRET), 2);
+    expect_output("--sub must not contain control characters");
     assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
     expect_output("--sub must be UTF-8");
     assert_int_equal(RUN("--sub", "u1"), 2);
