@@ -20,8 +20,9 @@
  * shard covers too, once its notification in `sent` was delivered. The hub compares it in
  * barriers.c and ends.c.
  *
- * Dropped: after a failover of the shard, the stream may lack what was delivered. Hub and reader
- * drop the position, and read that of the new history. The same follows reader_seek.
+ * Dropped: after a failover of the shard (begin_history in follow.c), the stream may lack what was
+ * delivered. Hub and reader drop the position, and read that of the new history. The same follows
+ * reader_seek, and entries that were trimmed before they were read (renew_cover in follow.c).
  */
 #include "store/read/reader_private.h"
 
