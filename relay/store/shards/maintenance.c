@@ -663,13 +663,6 @@ on_memory(void *ctx, const struct redisReply *reply)
     stats_set(maintenance->stats, STAT_STORE_MEMORY_MAX, fullest.memory_max);
 }
 
-void
-maintenance_check_soon(struct maintenance *maintenance)
-{
-    if (maintenance != NULL)
-        maintenance->heartbeats = maintenance->shard->number % HEARTBEATS_PER_CHECK;
-}
-
 static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -687,11 +680,13 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     /* A busy store receives no further heartbeat before it has replied to the last. */
-    if (maintenance->is_count_pending ||
-        (!is_first &&
-         maintenance->heartbeats % HEARTBEATS_PER_CHECK != shard->number % HEARTBEATS_PER_CHECK &&
-         ++maintenance->heartbeats != 0))
+    if (maintenance->is_count_pending)
         return;
+    if (!is_first && !shard->is_check_due &&
+        maintenance->heartbeats % HEARTBEATS_PER_CHECK != shard->number % HEARTBEATS_PER_CHECK) {
+        maintenance->heartbeats++;
+        return;
+    }
     /* The link logs that the store is down. */
     if (is_first && shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
         return;
@@ -701,7 +696,9 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
          shard_send(shard, on_memory, maintenance, 2, memory, NULL) == RC_OK))
         maintenance->is_count_pending = call_script(maintenance, STORE_SCRIPT_count_pending,
                                                     on_pending, pending, 4, NULL, NULL);
-    if (!maintenance->is_count_pending)
+    if (maintenance->is_count_pending)
+        shard->is_check_due = false;
+    else
         log_debug("store", "connection lost during the heartbeat");
 }
 

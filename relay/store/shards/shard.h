@@ -82,6 +82,7 @@ struct shard {
     struct shard_place place;
     bool is_up;        /* may be used: place.state is SOLE, and hello.lua has prepared it */
     bool is_left_out;  /* the store works without the shard (store.c) */
+    bool is_check_due; /* the next heartbeat checks the epoch */
     bool lacks_reader; /* the reader's connection that starts with this shard is not up */
     char name[16];     /* name in the log */
     char prefix[STORE_PREFIX_MAX];
@@ -126,8 +127,6 @@ void shard_free(struct shard *shard); /* call it after shard_close */
 struct maintenance *maintenance_open(struct shard *shard);
 void maintenance_stop(struct maintenance *maintenance);
 void maintenance_free(struct maintenance *maintenance); /* call it after the link is closed */
-/* The next heartbeat checks the shard's epoch. Accepts NULL. */
-void maintenance_check_soon(struct maintenance *maintenance);
 
 /* Shard 0 has the topic prefix of the store. Without a text, the old prefix is kept. */
 void shard_set_topic_prefix(struct shard *shard, struct bytes text);

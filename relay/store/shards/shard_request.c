@@ -314,7 +314,7 @@ shard_renew_epochs(struct shard *shard)
          k = topology_next_shard(topology, k)) {
         struct shard *other = &store->shards[k];
 
-        maintenance_check_soon(other->maintenance);
+        other->is_check_due = true;
         if (other->is_up || other == shard)
             link_restart(other->link, "store epoch changed");
     }
