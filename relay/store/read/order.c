@@ -29,7 +29,7 @@ struct queue {
     struct position given_up; /* other shards no longer wait for notifications up to this one */
     /* since order_rewind: those up to here were added, or denied, so that they never are */
     struct position complete;
-    struct position delivered; /* newest notification that was delivered */
+    struct position delivered;       /* newest notification that was delivered */
     struct position delivered_since; /* like `delivered`, since order_rewind */
     /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
