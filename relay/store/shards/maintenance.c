@@ -418,16 +418,38 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-on_lease(void *ctx, const struct redisReply *reply)
+set_lease(struct maintenance *maintenance, bool has_lease)
+{
+    maintenance->has_lease = has_lease;
+    if (has_lease)
+        maintenance->lease_until_us =
+            maintenance->lease_sent_us + MAINTENANCE_LEASE_MS * INT64_C(1000);
+}
+
+static void
+on_lease_taken(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    maintenance->has_lease =
+    set_lease(maintenance,
+              shard_check_reply(maintenance->shard, reply, "could not take the lease of retries") &&
+                  reply_text(reply) != NULL);
+}
+
+/*
+ * The reply is the former value. If the store paused, another relay may have taken the lease before
+ * this relay has overwritten it: then both give it up, and one takes it when it has expired.
+ */
+static void
+on_lease_renewed(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    const char *former = reply_text(reply);
+
+    set_lease(
+        maintenance,
         shard_check_reply(maintenance->shard, reply, "could not renew the lease of retries") &&
-        reply_text(reply) != NULL;
-    if (maintenance->has_lease)
-        maintenance->lease_until_us =
-            maintenance->lease_sent_us + MAINTENANCE_LEASE_MS * INT64_C(1000);
+            (former == NULL || strcmp(former, maintenance->shard->store->relay_id) == 0));
 }
 
 /* Retries are due by the store's clock. */
@@ -453,7 +475,8 @@ on_lease_timer(struct ev_loop *loop, ev_timer *timer, int events)
     const bool is_held = maintenance->has_lease && maintenance->lease_until_us > now_us;
     char lease_ms[24];
     const char *set[] = {
-        "SET", maintenance->lease_key, maintenance->shard->store->relay_id, "PX", lease_ms, "NX"};
+        "SET",    maintenance->lease_key, maintenance->shard->store->relay_id, "PX",
+        lease_ms, is_held ? "GET" : "NX"};
     const char *clock[] = {"TIME"};
 
     (void)events;
@@ -461,8 +484,8 @@ on_lease_timer(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_again(loop, timer);
     snprintf(lease_ms, sizeof(lease_ms), "%d", MAINTENANCE_LEASE_MS);
     maintenance->lease_sent_us = now_us;
-    if (shard_send(maintenance->shard, on_lease, maintenance, is_held ? 5 : 6, set, NULL) ==
-            RC_OK &&
+    if (shard_send(maintenance->shard, is_held ? on_lease_renewed : on_lease_taken, maintenance, 6,
+                   set, NULL) == RC_OK &&
         maintenance->leases++ % LEASES_PER_TIME == 0 &&
         shard_send(maintenance->shard, on_clock, maintenance, 1, clock, NULL) != RC_OK)
         log_debug("store", "connection lost while the lease was renewed");
