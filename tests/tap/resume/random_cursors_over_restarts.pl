@@ -15,7 +15,7 @@ use Time::HiRes qw(time);
 
 use constant { USERS => 8, SESSIONS => 6 };
 
-my $SEED   = $ENV{CLAIRON_TEST_SEED} // time;
+my $SEED   = $ENV{CLAIRON_TEST_SEED} // int time;
 my $ROUNDS = $ENV{CLAIRON_ROUNDS} // amount(12, 400);
 srand $SEED;
 note "seed $SEED, $ROUNDS rounds, $ENV{CLAIRON_TEST_SHARDS} shards";
