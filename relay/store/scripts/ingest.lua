@@ -25,6 +25,15 @@
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
+local FIRST, owner = 9, ARGV[3]
+local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner,
+    'timeline')
+local position = state[2] or ''
+local meta = call('HMGET', prefix .. KEY_META, META_EPOCH, META_COPYING, META_FIRST)
+local read = ARGV[5] > (state[3] or '') and ARGV[5]
+-- include: lone_notification.lua
+local reply = store_lone_notification()
+if reply then return reply end
 -- include: notifications.lua
 -- include: stream_entry.lua
 -- include: group.lua
@@ -33,18 +42,13 @@ local call = redis.call
 local OWNER_PAIRS = tonumber(ARGV[7])
 -- include: owner_pairs.lua
 
-local FIRST, push_delay = 9, tonumber(ARGV[8])
+local push_delay = tonumber(ARGV[8])
 if ARGV[FIRST] == 'E' then
     prepared.open_ended, FIRST = ARGV[FIRST + 2], FIRST + 3
     local bytes, id, route = ARGV[FIRST - 2], ARGV[FIRST + 2], ARGV[FIRST + 3]
     prepared.begin(bytes, id, true, route_flag(route, FRAME_UNDECODABLE))
 end
 
-local owner = ARGV[3]
-local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner,
-    'timeline')
-local position = state[2] or ''
-local meta = call('HMGET', prefix .. KEY_META, META_EPOCH, META_COPYING)
 if meta[1] ~= ARGV[2] or not has_group() then
     return prepared.reject(redis.error_reply('EPOCH the store was emptied, or its stream or group removed'))
 end
@@ -56,7 +60,6 @@ if position < ARGV[4] then
 end
 
 local at, skipped = FIRST, 0
-local read = ARGV[5] > (state[3] or '') and ARGV[5]
 if ARGV[6] ~= '' then after = ARGV[6] end
 
 -- include: control_stream.lua

@@ -387,7 +387,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct store_
 
 /*
  * A transaction stores simple batches without ingest.lua, which would double the cost in the
- * store, because it copies each argument into a Lua string. After the notifications, fence.lua does
+ * store, because it copies each argument into a Lua string. A single small notification is cheaper
+ * in ingest.lua: it is one command with one reply. After the notifications, fence.lua does
  * the checks of ingest.lua, and removes the notifications again if a check fails. The names of the
  * progress fields contain the owner's token, so a fenced feed cannot change the progress of the
  * current owner.
@@ -596,7 +597,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_
                                  .ingest = ingest,
                                  .notifications = batch->notifications,
                                  .newest_sent = shard->newest_sent};
-    part->is_transaction = batch->is_simple && batch->notifications > 0 && shard->has_first_entry &&
+    part->is_transaction = batch->is_simple && (batch->notifications > 1 || batch->large > 0) && shard->has_first_entry &&
                            shard->ingests.kept == 0;
     is_whole = has_frames && (shard->store->shard_count == 1 || !records || is_copying ||
                               (!part->is_transaction && needs_steps(shard, batch)));

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(script_text amount top);
+use JSON ();
 use List::Util qw(sum);
 use Test::More;
 
@@ -269,6 +270,9 @@ my %steps  = (
         $from = 0 if $from < 0;
         $from = $#wal if $from > $#wal;
         my $to = $from + int rand(@wal - $from);
+        # Most batches are one notification and its commit.
+        ($from) = one_of(grep { $wal[$_]{kind} eq 'N' && $wal[ $_ + 1 ]{kind} eq 'C' } 0 .. $#wal - 1) // $from if rand() < 0.3;
+        $to = $from + 1 if $wal[$from]{kind} eq 'N' && $from < $#wal && rand() < 0.5;
         my @records = rand() < 0.1 ? () : @wal[ $from .. $to ];
         my $after = $from > 0 ? $wal[ $from - 1 ]{at} : '';
         my $read  = @records && rand() < 0.7 ? $records[-1]{lsn} : '';
@@ -470,5 +474,49 @@ my $next = add_at(4, 1);
 add_at(7, 1);
 is(run_script('start_position', [$STREAM], position(4, 1), '+'), $next, 'it starts between later notifications');
 is(run_script('start_position', [$STREAM], position(3, 1), '+'), $undone, 'and not before them');
+
+# Returns what the store contains, without the times and random numbers that differ between two runs.
+sub contents
+{
+    my %read = (stream => [ 'XRANGE', '-', '+' ], hash => ['HGETALL'], zset => [ 'ZRANGE', 0, -1 ], string => ['GET']);
+    my @keys = sort @{ $store->execute('KEYS', '*') };
+    my %contents = map { my ($command, @range) = @{ $read{ $store->execute('TYPE', $_) } }; ($_ => $store->execute($command, $_, @range)) } @keys;
+    $contents{'c:meta'} = { @{ $contents{'c:meta'} } };
+    delete $contents{'c:meta'}{history};
+    return JSON->new->canonical->encode(\%contents) =~ s/\d{13}- *\d+/ENTRY/gr;
+}
+
+# lone_notification.lua stores what the whole script would store, or nothing. Each case is stored by both.
+my $whole = $script{ingest} =~ s/^local reply = \Kstore_lone_notification\(\)$/nil/mr;
+isnt($whole, $script{ingest}, 'the script begins with the single notification');
+sub lsn_text { return sprintf '%016x', $_[0] }
+my ($stored, @differences) = (0);
+for my $case (1 .. amount(200, 3000))
+{
+    my @commit = ('C', position(5, 9));
+    my $route = "\0" x 7 . one_of("\0", "\0", "\0", pack 'C', 4) . "\1" x 106; # undecodable
+    my @record = ('N', position(one_of(1, 5, 5, 5), 1), sprintf('%08x-0000-8000-8000-000000000000', $case), $route, 'x' x one_of(1, 1, 1, 65535 - 114, 65536 - 114));
+    my @records = @{ one_of(([ @record, @commit ]) x 5, [@record], [ @record, @commit, 'C', position(6, 9) ], \@commit, []) };
+    my @arguments = (one_of('four', ('five') x 9), position(one_of(1, 2, 2, 3), 1), one_of('', map { lsn_text($_) } 1, 5), one_of('', '1:2.3'), $PAIRS, '', @records);
+    my %is = map { $_ => rand() < 0.1 } qw(other_epoch copying first partial string);
+    my @results = map {
+        my $text = $_;
+        $store->execute('FLUSHALL');
+        my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
+        run_script('acquire', [$PROGRESS], 'five', 'ours', 1, '', 16, 'db');
+        $store->execute('HSET', $PROGRESS, 'position:five', position(2, 1), 'read:five', lsn_text(2), $is{partial} ? ('partial:five', 1) : ());
+        $store->execute('HDEL', 'c:meta', 'copying') if !$is{copying};
+        $store->execute('HSET', 'c:meta', 'copying', 1) if $is{copying};
+        $store->execute('HSET', 'c:meta', 'first', '1-1') if !$is{first};
+        if ($is{string}) { $store->execute('DEL', $STREAM); $store->execute('SET', $STREAM, 1) }
+        my $reply = eval { $store->execute('EVAL', $text, 2, $STREAM, $PROGRESS, 'c', $is{other_epoch} ? 'f' x 16 : $epoch, @arguments) } // error_code($@);
+        $stored++ if $text eq $script{ingest} && ref $reply && $reply->[1] == 1;
+        (ref $reply ? join(' ', map { $_ // '' } @$reply) =~ s/\d{13}-\d+/ENTRY/r : $reply) . ' ' . contents();
+    } $script{ingest}, $whole;
+    my ($same) = ($results[0] ^ $results[1]) =~ /^(\0*)/;
+    push @differences, join ' ', "case $case:", map { substr $_, length $same } @results if $results[0] ne $results[1];
+}
+is_deeply(\@differences, [], 'a single notification is stored as the whole script stores it');
+cmp_ok($stored, '>', 30, 'most notifications are stored');
 
 done_testing();

@@ -9,8 +9,7 @@ local function route_number(route, from, to)
     return number
 end
 
--- Reads one of the eight lower flags.
-local function route_flag(route, flag) return math.floor(route:byte(FRAME_AT_COMMIT_LSN) / flag) % 2 == 1 end
+-- include: route_flag.lua
 
 local NO_BYTES = string.rep('\0', FRAME_AT_ORDINAL - FRAME_AT_COMMIT_LSN) -- an LSN or a time that is absent
 
