@@ -86,16 +86,15 @@ bytes_put_u64(unsigned char *at, uint64_t value)
 static inline char *
 bytes_decimal(uint64_t number, char *at)
 {
-    char digits[BYTES_DECIMAL_MAX];
-    size_t len = 0;
+    size_t len = 1;
+    char *end;
 
-    do {
-        digits[len++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    while (len > 0)
-        *at++ = digits[--len];
-    return at;
+    for (uint64_t limit = 10; number >= limit && len < BYTES_DECIMAL_MAX; limit *= 10)
+        len++; /* the limit after 10^19 does not fit, but no number has more digits */
+    end = at + len;
+    for (; len > 0; number /= 10)
+        at[--len] = (char)('0' + number % 10);
+    return end;
 }
 
 /* Writes two lower case digits per byte and a terminating zero. */

@@ -300,13 +300,11 @@ frame_uuid_ms(const char *id)
 void
 frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1])
 {
-    for (int i = FRAME_POSITION_TEXT / 2 - 1; i >= 0; i--) {
-        ret_text[i] = hex_digits[lsn & 15];
-        ret_text[i + FRAME_POSITION_TEXT / 2] = hex_digits[ordinal & 15];
-        lsn >>= 4;
-        ordinal >>= 4;
-    }
-    ret_text[FRAME_POSITION_TEXT] = '\0';
+    unsigned char position[FRAME_POSITION_TEXT / 2];
+
+    bytes_put_u64(position, lsn);
+    bytes_put_u64(position + sizeof(lsn), ordinal);
+    bytes_hex(position, sizeof(position), ret_text);
 }
 
 enum rc
