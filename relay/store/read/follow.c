@@ -238,11 +238,11 @@ follow_find_trimmed(struct reader_connection *connection, const bool *reads)
 
         if (!reads[i])
             continue;
-        entry_id_text(history_position(&stream->history, stream->at), at);
         if (stream->read_us == 0 ||
-            now_us - stream->read_us > reader->config->store.retention_ms * 1000)
-            rc =
-                link_call(connection->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
+            now_us - stream->read_us > reader->config->store.retention_ms * 1000) {
+            entry_id_text(history_position(&stream->history, stream->at), at);
+            rc = link_call(connection->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
+        }
         stream->requested_us = now_us;
     }
     return rc;
