@@ -354,10 +354,11 @@ feed_on_idle(struct ev_loop *loop, ev_timer *timer, int events)
 static void
 confirm_idle_when_due(struct feed *feed)
 {
-    const int64_t wait_us = feed->confirm.idle_us + IDLE_EVERY_US - clock_monotonic_us();
+    int64_t wait_us;
 
     if (feed->confirm.idle_lsn <= feed->confirm.sent_lsn || ev_is_active(&feed->feedback.idle))
         return;
+    wait_us = feed->confirm.idle_us + IDLE_EVERY_US - clock_monotonic_us();
     if (wait_us <= 0) {
         confirm_idle(feed);
         return;
