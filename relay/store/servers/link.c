@@ -23,6 +23,7 @@
 #include "store/timeouts.h"
 
 #define LINK_REASON_MAX 256
+#define CALL_WORDS_FEW 32 /* most calls of scripts have fewer words */
 
 static const struct {
     const char *text, *sha;
@@ -212,7 +213,7 @@ on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
 
     (void)redis;
     link->pending--;
-    link->received_us = clock_monotonic_us();
+    link->received_us = send_queue_received_us(link->connect.queue);
     if (link->is_usable && reply != NULL)
         link->heard_us = link->received_us;
     if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && is_last)
@@ -317,8 +318,11 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
           int argc, const char **argv, const size_t *lens)
 {
     const size_t none_at = 3 + (size_t)key_count, rest = (size_t)(argc - key_count);
-    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 4));
-    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
+    const bool has_few = argc + 4 <= CALL_WORDS_FEW;
+    const char *few[CALL_WORDS_FEW];
+    size_t few_lens[CALL_WORDS_FEW];
+    const char **all = has_few ? few : memory_new(sizeof(*all) * (size_t)(argc + 4));
+    size_t *all_lens = has_few ? few_lens : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
     char keys[BYTES_DECIMAL_MAX + 1] = "";
     enum rc rc = RC_AGAIN;
 
@@ -337,9 +341,12 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
         memcpy(all_lens + none_at + 1, lens + key_count, sizeof(*all_lens) * rest);
     }
     if (link->state == LINK_UP)
-        rc = send_now(link, link_script_time(script), reply, ctx, argc + 4, all, all_lens);
-    free(all);
-    free(all_lens);
+        rc = send_now(link, link_script_time(script), reply, ctx, argc + 4, all,
+                      lens != NULL ? all_lens : NULL);
+    if (!has_few) {
+        free(all);
+        free(all_lens);
+    }
     return rc;
 }
 

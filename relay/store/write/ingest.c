@@ -539,7 +539,7 @@ static void
 raise_sent(struct shard *shard, const struct store_ingest_order *order)
 {
     if (strcmp(shard->sent_position, order->position) < 0)
-        snprintf(shard->sent_position, sizeof(shard->sent_position), "%s", order->position);
+        text_join(shard->sent_position, sizeof(shard->sent_position), order->position, "", "");
 }
 
 static void
