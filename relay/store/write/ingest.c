@@ -597,8 +597,8 @@ send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_
                                  .ingest = ingest,
                                  .notifications = batch->notifications,
                                  .newest_sent = shard->newest_sent};
-    part->is_transaction = batch->is_simple && (batch->notifications > 1 || batch->large > 0) && shard->has_first_entry &&
-                           shard->ingests.kept == 0;
+    part->is_transaction = batch->is_simple && (batch->notifications > 1 || batch->large > 0) &&
+                           shard->has_first_entry && shard->ingests.kept == 0;
     is_whole = has_frames && (shard->store->shard_count == 1 || !records || is_copying ||
                               (!part->is_transaction && needs_steps(shard, batch)));
     ingest_progress_key(shard, order->slot, key);
