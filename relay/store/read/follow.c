@@ -241,7 +241,8 @@ follow_find_trimmed(struct reader_connection *connection, const bool *reads)
         if (stream->read_us == 0 ||
             now_us - stream->read_us > reader->config->store.retention_ms * 1000) {
             entry_id_text(history_position(&stream->history, stream->at), at);
-            rc = link_call(connection->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
+            rc =
+                link_call(connection->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
         }
         stream->requested_us = now_us;
     }
