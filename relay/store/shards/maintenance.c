@@ -427,13 +427,13 @@ set_lease(struct maintenance *maintenance, bool has_lease)
 }
 
 static void
-on_lease_taken(void *ctx, const struct redisReply *reply)
+on_lease_acquired(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    set_lease(maintenance,
-              shard_check_reply(maintenance->shard, reply, "could not take the lease of retries") &&
-                  reply_text(reply) != NULL);
+    set_lease(maintenance, shard_check_reply(maintenance->shard, reply,
+                                             "could not acquire the lease of retries") &&
+                               reply_text(reply) != NULL);
 }
 
 /*
@@ -484,8 +484,8 @@ on_lease_timer(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_again(loop, timer);
     snprintf(lease_ms, sizeof(lease_ms), "%d", MAINTENANCE_LEASE_MS);
     maintenance->lease_sent_us = now_us;
-    if (shard_send(maintenance->shard, is_held ? on_lease_renewed : on_lease_taken, maintenance, 6,
-                   set, NULL) == RC_OK &&
+    if (shard_send(maintenance->shard, is_held ? on_lease_renewed : on_lease_acquired, maintenance,
+                   6, set, NULL) == RC_OK &&
         maintenance->leases++ % LEASES_PER_TIME == 0 &&
         shard_send(maintenance->shard, on_clock, maintenance, 1, clock, NULL) != RC_OK)
         log_debug("store", "connection lost while the lease was renewed");

@@ -18,6 +18,6 @@ $store->execute('SET', $lease, 'another relay', 'PX', 60_000);
 wait_until('the relay has renewed it', sub { $store->execute('GET', $lease) eq $own });
 wait_until('the lease has expired', sub { expired() > $before });
 wait_until('the relay has it again', sub { ($store->execute('GET', $lease) // '') eq $own });
-pass('the relay has given up a lease that was taken, and takes it when it has expired');
+pass('the relay does not renew a lease that another one had, and acquires it when it has expired');
 
 done_testing();
