@@ -20,6 +20,8 @@
 #define COUNT_TEXT 24
 #define INGEST_LSN_TEXT 16                  /* length in hex digits */
 #define COVERED_TEXT (INGEST_LSN_TEXT + 12) /* with a timeline */
+#define POSITION_OF_COPY                                                                           \
+    "0000000000000000ffffffffffffffff" /* end of the copied memberships (members.c) */
 
 /* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
 static void
@@ -564,16 +566,6 @@ send_frames(struct ingest *ingest, struct shard *shard, const struct store_inges
         ingest_by_script(ingest, shard, order, &fields, batch);
 }
 
-/* The end of the copy of the memberships was sent to the shard (feed/members.c). */
-static bool
-has_copied(const struct shard *shard)
-{
-    char end[FRAME_POSITION_TEXT + 1];
-
-    frame_position_text(0, FRAME_ORDINAL_COMMIT, end);
-    return strcmp(shard->sent_position, end) >= 0;
-}
-
 /* `records`: the shard records order->read_lsn, even if it has no frames. */
 static void
 send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
@@ -585,7 +577,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_
      * While the memberships are copied, and behind a batch that is stored in steps, ingest.lua
      * advances the progress.
      */
-    const bool is_copying = !has_copied(shard);
+    const bool is_copying = strcmp(shard->sent_position, POSITION_OF_COPY) < 0;
     const bool has_frames = batch->count > 0 || shard->ingests.kept > 0 || is_copying;
     const unsigned before = ingest->request.left;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1];
