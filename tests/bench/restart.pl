@@ -1,24 +1,27 @@
-# Measures the restart of a relay whose clients reconnect together and have missed the same notifications: the time until all
-# clients have them, and the CPU of the store per client. Then the commands of the store with 16 shards: of a single row, and of
-# an idle relay.
+# Measures the restart of a relay whose clients (restart/clients.c) reconnect together and have missed the same notifications:
+# the time until all clients have them, and the CPU of the store per client. Then the commands of the store with 16 shards: of a
+# single row, and of an idle relay.
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test qw(wait_until wait_confirmed token);
 use Measure qw(figure cpu);
+use PostgreSQL::Test::Utils ();
 use Targets;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $clients = $ENV{BENCH_RESTART_CLIENTS} // 1000;
-my $missed  = $ENV{BENCH_RESTART_MISSED}  // 1100;
-my $idle_s  = $ENV{BENCH_IDLE_SECONDS}    // 20;
+my @clients = split ' ', $ENV{BENCH_RESTART_CLIENTS} // '1000 5000';
+my $missed  = $ENV{BENCH_RESTART_MISSED} // 1100;
+my $idle_s  = $ENV{BENCH_IDLE_SECONDS}   // 20;
+my $program = PostgreSQL::Test::Utils::tempdir() . '/clients';
+PostgreSQL::Test::Utils::system_or_bail($ENV{CC} // 'cc', qw(-std=gnu11 -D_GNU_SOURCE -O2 -o), $program, Clairon::Test::top() . '/tests/bench/restart/clients.c');
 
 sub restart
 {
-    my ($shards) = @_;
+    my ($shards, $clients) = @_;
     local $ENV{CLAIRON_TEST_SHARDS} = $shards;
-    my $pg    = Clairon::Test::postgresql("restart_$shards");
+    my $pg    = Clairon::Test::postgresql("restart_${shards}_$clients");
     my $store = Clairon::Test::store();
     my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', conf => { 'relay.log_level' => 'info' });
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'relay.log_level' => 'info' });
@@ -31,15 +34,16 @@ sub restart
     wait_until('all notifications are stored', sub { $store->entries == 1 + $missed });
     $relay->restart;
     $relay->wait_ready;
-    my ($since, $of_store, $of_relay) = (time, cpu($store), cpu($relay));
-    my @clients = map { $relay->client("u$_", pos => $pos) } 1 .. $clients;
-    $_->wait_notifications($missed) for @clients;
-    my $seconds = time - $since;
-    my $ms      = (cpu($store) - $of_store) / 1000 / $clients;
+    my $tokens = "$program.tokens";
+    PostgreSQL::Test::Utils::append_to_file($tokens, join '', map { token(sub => "u$_") . "\n" } 1 .. $clients);
+    my ($of_store, $of_relay) = (cpu($store), cpu($relay));
+    my ($seconds, $resumed, $gaps) = split ' ', qx{'$program' $relay->{port} $pos $missed < '$tokens'};
+    my $ms = (cpu($store) - $of_store) / 1000 / $clients;
+    is("$resumed $gaps", "$clients 0", 'all clients are resumed, without a gap');
+    unlink $tokens;
     figure("restart, $shards shards, $clients clients, $missed missed: all clients", sprintf '%.1f s', $seconds);
-    figure("restart, $shards shards: CPU of the store, of the relay per client", sprintf '%.3f ms, %.3f ms', $ms, (cpu($relay) - $of_relay) / 1000 / $clients);
-    Targets::record("restart, $shards shards: CPU of the store per client", 'below 0.2 ms', sprintf('%.3f ms', $ms), $ms < 0.2);
-    $_->close for @clients;
+    figure("restart, $shards shards, $clients clients: CPU of the store, of the relay per client", sprintf '%.3f ms, %.3f ms', $ms, (cpu($relay) - $of_relay) / 1000 / $clients);
+    Targets::record("restart, $shards shards, $clients clients: CPU of the store per client", 'below 0.2 ms', sprintf('%.3f ms', $ms), $ms < 0.2);
     $_->stop for $relay, $feed;
     $pg->stop;
     return;
@@ -75,7 +79,10 @@ sub count_commands
     return;
 }
 
-restart($_) for 1, 4;
+for my $count (@clients)
+{
+    restart($_, $count) for 1, 4;
+}
 count_commands($_) for 1, 2;
 pass('measured');
 done_testing();
