@@ -110,6 +110,15 @@ sub print_ratio_verdict
     return;
 }
 
+sub print_text_verdict
+{
+    my ($workload) = @_;
+    my $cpu = ratio($workload, 'clairon-text', 'pgoutput', 'cpu') // return;
+    Targets::record("decoder, $workload, text mode: CPU over pgoutput", 'below 1.00', sprintf('%.2f', $cpu), $cpu < 1);
+    printf "%-8s text mode, CPU over pgoutput below 1.00:  %.2f %s\n", $workload, $cpu, $cpu < 1 ? 'met' : 'NOT MET';
+    return;
+}
+
 # Warns if clairon's output is incomplete: it must have one message per change, and frames at least as long as the JSON.
 sub print_work_verdict
 {
@@ -151,6 +160,7 @@ sub print_verdicts
         print_ratio_verdict($workload, 'byte', 1) if $workload =~ /^(narrow|small)$/;
         print_ratio_verdict($workload, 'pgoutput',  0.6);
         print_ratio_verdict($workload, 'wal2json2', 0.4);
+        print_text_verdict($workload) if $workload eq 'narrow';
         my $rss = rss_above_null($workload, 'clairon');
         printf "%-8s RSS over null at most 16 MB:  %.1f MB %s\n", $workload, $rss,
           $rss <= 16 ? 'met' : 'NOT MET' if defined $rss;
