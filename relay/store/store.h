@@ -73,7 +73,7 @@ bool store_serves(const struct store *store, const char *user);
 bool store_is_serving(const struct store *store);
 /* True if the store has contained the progress of a slot since a shard was prepared. */
 bool store_has_progress(const struct store *store);
-/* True if a feed of any relay has acquired a slot in this store; known after a second. */
+/* True if a feed of any relay has acquired a slot in this store; known after a heartbeat. */
 bool store_is_acquired(const struct store *store);
 /*
  * Called by the reader when one of its connections starts or stops following its shards
@@ -222,10 +222,11 @@ size_t store_batch_count(const struct store_batch *batch);
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
- * Stores the batch, which may be empty, in one step, and clears it. The batch follows what was sent
- * before: a store that is behind rejects the batch. `position` is the position of the batch's last
- * frame, or that of the batch before. All frames are beyond the progress of store_acquire. After
- * this batch all WAL before `read_lsn` is processed; 0: unchanged.
+ * Stores the batch, which may be empty, and clears it: in one step of each shard, or with large
+ * audiences in several. The batch follows what was sent before: a store that is behind rejects it.
+ * `position` is the position of the batch's last frame, or that of the batch before. All frames are
+ * beyond the progress of store_acquire. After this batch all WAL before `read_lsn` is processed; 0:
+ * unchanged.
  *
  * If `is_record`, every shard records this progress. Otherwise only the shards with frames do, and
  * shard 0. Batches may end in another order, but a record ends after all batches before it.

@@ -56,7 +56,7 @@
 #define MAINTENANCE_HEARTBEAT_S 2.0
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
-#define MAINTENANCE_DUE_MAX_S 2.0  /* upper bound of the interval */
+#define MAINTENANCE_DUE_MAX_S 2.0  /* upper bound of the interval, without its jitter of 20 % */
 #define MAINTENANCE_DUE_ALL_S 60.0 /* every relay, without a lease */
 #define MAINTENANCE_LEASE_MS 1500
 #define MAINTENANCE_LEASE_S 0.5 /* a third of it */

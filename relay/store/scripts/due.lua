@@ -3,7 +3,7 @@
 -- ms; '': none are sent), then a stream entry that the caller has read (read_entry.lua): only its notification, and
 -- escalations, are processed, of a retry only the users that it names.
 -- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
--- pairs are due, entries in the error log, relays with sessions, entries trimmed from the error
+-- pairs are due, entries in the error log, relays with a heartbeat, entries trimmed from the error
 -- log, throttled pairs, what the caller must read (read_entry.lua)}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call

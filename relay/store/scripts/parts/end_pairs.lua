@@ -1,5 +1,5 @@
 -- end_pairs.lua: ends pairs of notification and user that were not acknowledged: their outcomes are
--- exhausted, expired and dropped. ack.lua ends the others. A pair ends in the step that removes its
+-- exhausted, expired and dropped. ack.lua and forget_pairs.lua end the others. A pair ends in the step that removes its
 -- user from KEY_ACK, so it has exactly one outcome. Requires notifications.lua and stream_entry.lua.
 -- include: ended.lua
 
