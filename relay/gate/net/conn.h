@@ -37,7 +37,7 @@ struct lws;
  *
  * QUEUED (TLS only): the ClientHello has arrived; waits for its turn. Next: HANDSHAKE.
  *
- * HANDSHAKE (TLS only): has sent nothing since the ClientHello was accepted. Next: HEAD.
+ * HANDSHAKE (TLS only): OpenSSL has the ClientHello; no byte of a request has arrived. Next: HEAD.
  *
  * HEAD: waits for a request head, of which a part may have arrived. Next: REQUEST, WEBSOCKET.
  *
