@@ -75,11 +75,12 @@ MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
                                             struct client_message *ret_message,
                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* Like client_message_parse_ack, for the body of POST /v1/nack, {"ids":[...],"delay":30000}. */
 /* Parses {"ticket":".."}, the ticket of a Web Push: 32 hexadecimal digits. */
 #define PUSH_TICKET_TEXT 32
 bool client_message_parse_push_ticket(const char *text, size_t len,
                                       char ret_ticket[PUSH_TICKET_TEXT + 1]);
+
+/* Like client_message_parse_ack, for the body of POST /v1/nack, {"ids":[...],"delay":30000}. */
 MUST_CHECK enum rc client_message_parse_nack(const char *text, size_t len,
                                              struct client_message *ret_message,
                                              char error[CLIENT_MESSAGE_ERROR_MAX]);
