@@ -200,9 +200,10 @@ bool session_accepts_snapshot(struct session *session, const char *source, const
 #define SESSION_BARRIERS_MAX 16
 
 /*
- * Sends a `barrier` frame, or an `err` frame, behind the notifications of all transactions that are
- * visible to new snapshots now; with an xid also of that transaction, once it has ended. xid 0: of
- * no transaction. False if too many barriers of the session wait; the caller rejects the request.
+ * Sends a `barrier` frame behind the notifications of all transactions that are visible to new
+ * snapshots now; with an xid also of that transaction, once it has ended. xid 0: of no transaction.
+ * If it fails, sends an `err` frame ahead of them. False if too many barriers wait; the caller
+ * rejects the request.
  */
 MUST_CHECK bool session_barrier(struct session *session, uint64_t xid, int64_t request_id);
 

@@ -1,6 +1,6 @@
 /*
  * session.c: a session: its birth and death, its states, its pending work, its requests to the
- * store, and its control queue. The files above it mark a session with work, and never the reverse.
+ * store, and its control queue. Other files of the hub call this one, and never the reverse.
  */
 #include "hub/hub_private.h"
 
