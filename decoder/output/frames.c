@@ -2,9 +2,10 @@
  * frames.c: combine frames into few writes.
  *
  * In text mode each line is one write, see lines.c. A write costs more than rendering ten rows, so
- * frames are buffered across small transactions while there is WAL to decode. Buffered frames never
- * wait for new WAL: the server requests each page through read_page() of plugin.c, which flushes
- * first. Long transactions start with a flush, so that progress messages reach the receiver.
+ * frames are buffered across small transactions that commit in one page of WAL. Buffered frames
+ * never wait for new WAL: the server requests each page through read_page() of plugin.c, which
+ * flushes first. Long transactions start with a flush, so that progress messages reach the
+ * receiver.
  */
 #include "output/output.h"
 
