@@ -48,7 +48,7 @@ another_date_is_rejected() (
     cd "$scratch/again" || return
     sed -i 's/^## \[.*\] - /&0/' CHANGELOG.md
     git -c user.name=x -c user.email=x@example.org commit -qam 'another date'
-    git tag "v$(source_version)"
+    git tag -f "v$(source_version)" # a tagged checkout has it already
     ! relay/tools/release.sh rejected >rejected.log 2>&1 && grep 'CHANGELOG.md needs the line' rejected.log
 )
 
@@ -57,12 +57,25 @@ sbom_has_every_file() {
         "$(cd "$dist" && find . -type f ! -name '*.spdx.json' ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort)"
 }
 
+sbom_is_complete() {
+    local build
+    mapfile -t build < <(PG_MAJOR=1 relay/tools/install-packages.sh --list build deb | sed 's/-1$//')
+    python3 tests/tools/release_metadata.py sbom "$dist"/clairon-*.spdx.json "${build[@]}"
+}
+
+# Without REPOSITORY, as in this release, package.json names none.
+npm_names_the_repository() {
+    tar -xOf "$dist"/clairon-npm-*.tgz package/package.json >"$scratch/package.json" &&
+        REPOSITORY=https://example.org/x/clairon.git python3 relay/tools/release_files.py npm "$scratch/package.json" &&
+        python3 tests/tools/release_metadata.py npm "$scratch/package.json" https://example.org/x/clairon
+}
+
 # As pgxn does: make and make install in the unpacked archive.
 pgxn_archive_installs() {
     local builder=$roots/release-trixie place=/usr/src/pgxn
     rm -rf "$builder$place"
-    python3 -m zipfile -e "$dist"/clairon-pgxn-*.zip "$builder$place" &&
-        python3 -m json.tool "$builder$place"/clairon-*/META.json >/dev/null &&
+    python3 tests/tools/release_metadata.py pgxn "$dist"/clairon-pgxn-*.zip &&
+        python3 -m zipfile -e "$dist"/clairon-pgxn-*.zip "$builder$place" &&
         tests/tools/debian-root.sh run "$builder" sh -ec "cd $place/clairon-*; export PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config
             make -s && make -s install DESTDIR=$place/out && test -e $place/out/usr/lib/postgresql/17/lib/clairon.so"
 }
@@ -91,6 +104,8 @@ check_files() {
     check_images
     ok "SHA256SUMS has every file" is "$(cd "$dist" && sha256sum -c SHA256SUMS | grep -c ': OK$')" "$(($(find "$dist" -type f | wc -l) - 1))"
     ok "the SBOM has every file" sbom_has_every_file
+    ok "it has the packages that each file needs, was built with, or contains" sbom_is_complete
+    ok "the archive of npm has its licence, and REPOSITORY" npm_names_the_repository
     ok "the extension can be installed from the archive of PGXN" pgxn_archive_installs
     ok "a tagged commit with another date in CHANGELOG.md is rejected" another_date_is_rejected
     if command -v npm >/dev/null; then

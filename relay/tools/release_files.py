@@ -5,7 +5,7 @@
     release_files.py sbom DIST WORK      prints the SBOM (SPDX 2.3) of the files in DIST
 
 The environment has SOURCE_DATE_EPOCH, REPOSITORY (may be empty) and CLAIRON_COMMIT. WORK/SUITE.packages has the versions of
-Debian's packages.
+Debian's packages: those that a package was built with or needs. What an image contains is read from its archive.
 """
 
 import datetime
@@ -16,6 +16,8 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
+import urllib.parse
 import uuid
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -25,6 +27,7 @@ SUMMARY = "Delivers committed PostgreSQL changes to the users they concern"
 PURPOSES = {".deb": "INSTALL", ".tar.gz": "SOURCE", ".zip": "SOURCE", ".tgz": "ARCHIVE"}
 SUITES = {"12": "bookworm", "13": "trixie"}
 HEADERS_ONLY = {"uthash-dev"}  # compiled into the relay
+IMAGE_SUITE = "trixie"  # docker/images/Dockerfile
 
 
 def as_json(value):
@@ -105,8 +108,9 @@ def release_package(path):
 
 
 def debian_package(suite, name, version):
+    quoted = [urllib.parse.quote(each, safe=":") for each in (name, version)]
     return {
-        "SPDXID": spdx_id(suite, name),
+        "SPDXID": spdx_id(suite, name, version),
         "name": name,
         "versionInfo": version,
         "downloadLocation": "NOASSERTION",
@@ -119,24 +123,59 @@ def debian_package(suite, name, version):
             {
                 "referenceCategory": "PACKAGE-MANAGER",
                 "referenceType": "purl",
-                "referenceLocator": f"pkg:deb/debian/{name}@{version.replace('+', '%2B')}?distro={suite}",
+                "referenceLocator": f"pkg:deb/debian/{quoted[0]}@{quoted[1]}?distro={suite}",
             }
         ],
     }
 
 
-def relations_of(deb, available):
-    """What a Debian package of clairon needs at run time, contains, and was built with, as (suite, relationship, name)."""
-    suite = SUITES[re.search(r"~deb(\d+)_", deb.name)[1]]
-    needed = names_in(field(deb, "Depends"))
-    for name in sorted(available[suite]):
-        if name in needed:
-            yield suite, "RUNTIME_DEPENDENCY_OF", name
+def suite_of(deb):
+    return SUITES[re.search(r"~deb(\d+)_", deb.name)[1]]
+
+
+def relations_of_deb(deb, available, needed):
+    """What a Debian package of clairon needs at run time, contains, and was built with, as (relationship, suite, name, version).
+
+    `needed`: {package of clairon: names}. What another package needs at run time was not used to build this one.
+    """
+    suite = suite_of(deb)
+    needed_by_any = set().union(*(names for other, names in needed.items() if suite_of(other) == suite))
+    for name, version in sorted(available[suite].items()):
+        if name in needed[deb]:
+            yield "RUNTIME_DEPENDENCY_OF", suite, name, version
         elif name in HEADERS_ONLY:
             if deb.name.startswith("clairon-relay_"):
-                yield suite, "STATIC_LINK", name
-        elif not name.startswith("postgresql-server-dev") or name.rsplit("-", 1)[1] == deb.name.split("-")[1]:
-            yield suite, "BUILD_DEPENDENCY_OF", name
+                yield "STATIC_LINK", suite, name, version
+        elif name not in needed_by_any and (
+            not name.startswith("postgresql-server-dev") or name.rsplit("-", 1)[1] == deb.name.split("-")[1]
+        ):
+            yield "BUILD_DEPENDENCY_OF", suite, name, version
+
+
+def installed(status):
+    """(package, version) of each stanza in dpkg's list of packages."""
+    for stanza in status.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", stanza, re.M))
+        if fields.get("Status", "").endswith(" installed"):
+            yield fields["Package"], fields["Version"]
+
+
+def relations_of_image(path):
+    """The packages in an OCI archive, from the last layer that has a list of them."""
+    with tarfile.open(path) as image:
+
+        def blob(digest):
+            return image.extractfile("./blobs/" + digest.replace(":", "/"))
+
+        index = json.load(image.extractfile("./index.json"))
+        manifest = json.load(blob(index["manifests"][0]["digest"]))
+        for layer in reversed(manifest["layers"]):
+            with tarfile.open(fileobj=blob(layer["digest"])) as files:
+                for member in files:
+                    if member.name == "var/lib/dpkg/status":
+                        status = files.extractfile(member).read().decode()
+                        return [("CONTAINS", IMAGE_SUITE, *each) for each in sorted(installed(status))]
+    sys.exit(f"{path.name} has no list of packages")
 
 
 def sbom(dist, work):
@@ -145,6 +184,8 @@ def sbom(dist, work):
     created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     files = [path for path in sorted(dist.iterdir()) if path.suffix != ".json" and path.name != "SHA256SUMS"]
     packages = [release_package(path) for path in files]
+    debs = [path for path in files if path.suffix == ".deb" and "-dbgsym" not in path.name]
+    needed = {deb: set(names_in(field(deb, "Depends"))) for deb in debs}
     source = spdx_id("File", f"clairon-{VERSION}.tar.gz")
     relations, used = [], set()
     for path in files:
@@ -152,13 +193,16 @@ def sbom(dist, work):
         relations.append(("SPDXRef-DOCUMENT", "DESCRIBES", own))
         if own != source:
             relations.append((own, "GENERATED_FROM", source))
-        if path.suffix != ".deb" or "-dbgsym" in path.name:
-            continue
-        for suite, kind, name in relations_of(path, available):
-            used.add((suite, name))
-            other = spdx_id(suite, name)
-            relations.append((own, kind, other) if kind == "STATIC_LINK" else (other, kind, own))
-    packages += [debian_package(suite, name, available[suite][name]) for suite, name in sorted(used)]
+        found = []
+        if path in needed:
+            found = relations_of_deb(path, available, needed)
+        elif path.name.endswith(".oci.tar"):
+            found = relations_of_image(path)
+        for kind, *package in found:
+            used.add(tuple(package))
+            other = spdx_id(*package)
+            relations.append((other, kind, own) if kind.endswith("_OF") else (own, kind, other))
+    packages += [debian_package(*each) for each in sorted(used)]
     where = REPOSITORY or "https://spdx.org/spdxdocs"
     document = {
         "spdxVersion": "SPDX-2.3",
