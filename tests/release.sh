@@ -63,7 +63,6 @@ sbom_is_complete() {
     python3 tests/tools/release_metadata.py sbom "$dist"/clairon-*.spdx.json "${build[@]}"
 }
 
-# Without REPOSITORY, as in this release, package.json names none.
 npm_names_the_repository() {
     tar -xOf "$dist"/clairon-npm-*.tgz package/package.json >"$scratch/package.json" &&
         REPOSITORY=https://example.org/x/clairon.git python3 relay/tools/release_files.py npm "$scratch/package.json" &&
@@ -84,6 +83,7 @@ pgxn_archive_installs() {
 check_images() {
     if [ -n "${ENGINE_ROOT:-}" ] || compgen -G "$dist/*.oci.tar" >/dev/null; then
         ok "the archives of both images are among them" has_images
+        ok "the images have the licence" python3 tests/tools/release_metadata.py images "$dist"/*.oci.tar
     else
         skip "the archives of both images are not compared"
     fi

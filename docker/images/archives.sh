@@ -14,8 +14,10 @@ date=${SOURCE_DATE_EPOCH:-$(date +%s)}
 # archive NAME TARGET: one image. With the network of the host, no bridge and no firewall rules are needed.
 archive() {
     local name=$1 target=$2
+    local labels=(--label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.licenses=PostgreSQL)
+    [ -z "${REPOSITORY:-}" ] || labels+=(--label org.opencontainers.image.source="$REPOSITORY")
     podman build --quiet --no-cache --format oci --timestamp "$date" --build-arg SOURCE_DATE_EPOCH="$date" --build-arg BASE_IMAGE="$base" \
-        --network host --label org.opencontainers.image.version="$VERSION" --label org.opencontainers.image.source="${REPOSITORY:-}" \
+        --network host "${labels[@]}" \
         --file docker/images/Dockerfile --target "$target" --tag "clairon/$name:$VERSION" . >/dev/null
     # podman's own archive has the time of its creation.
     podman save --quiet --format oci-archive --output "$work/$name.tar" "clairon/$name:$VERSION"

@@ -3,11 +3,13 @@
     release_metadata.py sbom FILE NAME..    the SBOM; the names are those of the build dependencies
     release_metadata.py pgxn ARCHIVE        META.json in the archive for PGXN
     release_metadata.py npm FILE URL        a package.json that names the repository at this URL
+    release_metadata.py images ARCHIVE..    the licence of the images
 """
 
 import json
 import re
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -76,6 +78,22 @@ def npm(path, url):
         yield f"repository: {package.get('repository')}"
 
 
-problems = list({"sbom": sbom, "pgxn": pgxn, "npm": npm}[sys.argv[1]](*sys.argv[2:]))
+def images(*paths):
+    """Their label, and the file."""
+    for path in paths:
+        with tarfile.open(path) as image:
+
+            def blob(entry):
+                return image.extractfile("./blobs/" + entry["digest"].replace(":", "/"))  # pylint: disable=cell-var-from-loop
+
+            manifest = json.load(blob(json.load(image.extractfile("./index.json"))["manifests"][0]))
+            label = json.load(blob(manifest["config"]))["config"]["Labels"].get("org.opencontainers.image.licenses")
+            if label != "PostgreSQL":
+                yield f"{path}: the licence in its label is {label}"
+            if not any("usr/share/doc/clairon/LICENSE" in tarfile.open(fileobj=blob(each)).getnames() for each in reversed(manifest["layers"])):
+                yield f"{path} has no LICENSE"
+
+
+problems = list({"sbom": sbom, "pgxn": pgxn, "npm": npm, "images": images}[sys.argv[1]](*sys.argv[2:]))
 print("\n".join(problems))
 sys.exit(1 if problems else 0)
