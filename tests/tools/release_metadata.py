@@ -70,7 +70,7 @@ def pgxn(path):
 
 
 def npm(path, url):
-    """What the registry compares with the place of the build."""
+    """What npm requires of a package with provenance."""
     package = json.loads(Path(path).read_text())
     if package.get("license") != "PostgreSQL":
         yield f"license: {package.get('license')}"
