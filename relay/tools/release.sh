@@ -41,7 +41,7 @@ make_sources() {
     mkdir -p "$work/source"
     git archive "$commit" | tar -x -C "$work/source"
     grep -qF "CLAIRON_VERSION \"$version\"" "$work/source/decoder/protocol/version.h" || die "the version has an uncommitted change"
-    git archive --format=tar --prefix="$name/" "$commit" | gzip -n9 >"$dist/$name.tar.gz"
+    git -c tar.umask=0022 archive --format=tar --prefix="$name/" "$commit" | gzip -n9 >"$dist/$name.tar.gz"
 }
 
 # archive FOLDER NAME: a tar archive of FOLDER, whose paths begin with NAME. Order, times, owners and modes are fixed.
