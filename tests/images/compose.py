@@ -146,6 +146,12 @@ def run_services():
         client.process.kill()
 
 
+def ends_on_sigterm(node):
+    """A replica that copies its primary, or then writes its first append-only file, would continue."""
+    output = run(f"docker exec clairon-{node}-1 sh -c 'REDISCLI_AUTH=$(cat /run/secrets/store_password) valkey-cli -h $CLUSTER_ADDRESS info'")[1]
+    return "aof_rewrite_in_progress:0" in output and "aof_rewrite_scheduled:0" in output and "master_link_status:down" not in output
+
+
 def run_cluster():
     """The commands in the compose file for the profile `cluster`, and a node killed."""
     must("the compose file's commands start a cluster", written(
@@ -166,6 +172,8 @@ def run_cluster():
             kill(node, client, wanted)
     finally:
         client.process.kill()
+    for node in NODES:
+        wait_until(f"{node} would end on SIGTERM", lambda: ends_on_sigterm(node))  # pylint: disable=cell-var-from-loop
 
 
 def stop_all():
@@ -174,7 +182,7 @@ def stop_all():
     for service in (*SERVICES, *NODES):
         code = inspect(service, "{{.State.ExitCode}}")
         expected = "143" if service == "demo" else "0"  # no program of its own handles SIGTERM
-        ok(code == expected, f"{service} stops with status {expected}", f"{code}\n{run(f'docker logs --tail 15 clairon-{service}-1')[1]}")
+        ok(code == expected, f"{service} stops with status {expected}", f"{code}\n{run(f'docker logs --tail 60 clairon-{service}-1')[1]}")
     must("the services are removed with their volumes", f"{COMPOSE} --profile cluster down -v")
 
 
