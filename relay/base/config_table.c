@@ -139,7 +139,8 @@ const struct config_key config_keys[] = {
       "applied to proxies; 0: no limit" },
     { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
       FIELD(gate.connect_timeout_ms),
-      "time limit for a client's connect frame, or for a request body" },
+      "time limit for a client's TLS ClientHello, TLS handshake, request head, request body, and "
+      "connect frame, each" },
     { "gate", "console", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(gate.console),
       "status page at /console; its data requires a token with the claim admin" },
     { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),
