@@ -44,6 +44,7 @@ struct maintenance {
     bool is_due_pending;
     bool is_peek_pending; /* the first due times are requested */
     bool is_work_due;     /* the next timer calls due.lua */
+    bool has_due_times;   /* when they were last requested; then they are read, otherwise counted */
     double first_due_ms;  /* by the store's clock; 0: none */
     int64_t due_sent_us;
     /* of the first shard of a connection */
@@ -372,7 +373,8 @@ on_first_escalation(void *ctx, const struct redisReply *reply)
     if (first_ms <= 0.0 ||
         (maintenance->first_due_ms > 0.0 && maintenance->first_due_ms < first_ms))
         first_ms = maintenance->first_due_ms;
-    if (first_ms <= 0.0)
+    maintenance->has_due_times = first_ms > 0.0;
+    if (!maintenance->has_due_times)
         return;
     wait_s =
         first_ms / 1e3 - (double)(clock_monotonic_us() + first_of(maintenance)->clock_us) / 1e6;
@@ -396,6 +398,27 @@ request_first_due(struct maintenance *maintenance)
 }
 
 static void
+on_due_keys(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    maintenance->is_peek_pending = false;
+    if (shard_check_reply(maintenance->shard, reply, "could not count the due pairs") &&
+        reply_integer(reply) > 0)
+        request_first_due(maintenance);
+}
+
+/* Most shards of an idle store have no due times: this is one command in place of two. */
+static void
+request_due_keys(struct maintenance *maintenance)
+{
+    const char *exists[] = {"EXISTS", maintenance->due_key, maintenance->escalations_key};
+
+    maintenance->is_peek_pending =
+        shard_send(maintenance->shard, on_due_keys, maintenance, 3, exists, NULL) == RC_OK;
+}
+
+static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
@@ -413,8 +436,10 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
         call_due(maintenance, NULL);
     else if (has_lease(maintenance) && (is_work_due || first_of(maintenance)->clock_us == 0))
         call_due(maintenance, NULL);
-    else if (has_lease(maintenance))
+    else if (has_lease(maintenance) && maintenance->has_due_times)
         request_first_due(maintenance);
+    else if (has_lease(maintenance))
+        request_due_keys(maintenance);
 }
 
 static void
