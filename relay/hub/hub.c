@@ -476,7 +476,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->rows = rows;
     hub->shards = store_shards(store);
     hub->stats = stats;
-    hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
+    hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_ACKED_MAX);
     ev_init(&hub->retry, on_retry);
     hub->retry.repeat = RETRY_S;
     hub->retry.data = hub;

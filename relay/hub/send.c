@@ -405,6 +405,8 @@ session_slow(const struct session *session, int64_t now_us)
     const struct notification *first = outbound_nth(&session->outbound, 0);
     int64_t since_us = session->stall.accepted_us;
 
+    if (session->control.has_lost_acked)
+        return "unsent acks of other devices exceed the control queue";
     if (!session->is_blocked)
         return NULL;
     if (hub_is_over_limit(session->hub) && now_us - session->stall.accepted_us >= SLOW_GRACE_US)

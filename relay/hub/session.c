@@ -258,7 +258,7 @@ session_control_queue(struct session *session)
 
     if (queue == NULL) {
         queue = session->control.queue = memory_new(sizeof(*queue));
-        buffer_init(&queue->frames, SESSION_CONTROL_MAX);
+        buffer_init(&queue->frames, SESSION_ACKED_MAX);
     }
     return queue;
 }
@@ -275,12 +275,18 @@ session_end_control(struct session *session)
     session->control.queue = NULL;
 }
 
-bool
-session_can_send_control(const struct session *session, size_t len)
+static bool
+has_room(const struct session *session, size_t len, size_t max)
 {
     size_t used = session->control.queue != NULL ? session->control.queue->frames.len : 0;
 
-    return used + sizeof(struct control_head) + len + CLIENT_POS_MAX <= SESSION_CONTROL_MAX;
+    return used + sizeof(struct control_head) + len + CLIENT_POS_MAX <= max;
+}
+
+bool
+session_can_send_control(const struct session *session, size_t len)
+{
+    return has_room(session, len, SESSION_CONTROL_MAX);
 }
 
 void
@@ -292,10 +298,12 @@ session_send_control(struct session *session, enum session_line_kind kind, const
                                 .pos_len = (uint16_t)(pos != NULL ? strlen(pos) : 0),
                                 .kind = (uint8_t)kind};
 
-    if (!session_can_send_control(session, len) ||
+    if (!has_room(session, len,
+                  kind == SESSION_LINE_ACKED ? SESSION_ACKED_MAX : SESSION_CONTROL_MAX) ||
         buffer_add(frames, &head, sizeof(head)) != RC_OK ||
         buffer_add(frames, line, len) != RC_OK || buffer_add(frames, pos, head.pos_len) != RC_OK) {
-        /* The client sends requests without reading; the ping timeout closes the connection. */
+        /* A client that sends requests without reading is closed by the ping timeout. */
+        session->control.has_lost_acked |= kind == SESSION_LINE_ACKED;
         log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;
     }

@@ -226,6 +226,7 @@ struct session_control {
     unsigned barrier_count;
     /* load shedding dropped notifications and has not announced it yet */
     bool has_dropped;
+    bool has_lost_acked; /* `acked` had no room, so the connection is closed: see session_slow */
 };
 
 struct session_socket {
@@ -432,7 +433,9 @@ void session_rewind(struct session *session);
  */
 bool session_reply_arrived(struct session *session, enum rc rc);
 
-#define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
+/* maximum bytes of the control queue, and with `acked`, of which acks on other devices may cause many */
+#define SESSION_CONTROL_MAX 65536
+#define SESSION_ACKED_MAX (4 * SESSION_CONTROL_MAX)
 
 /* Returns the control queue; allocates it if it is empty. */
 struct control_queue *session_control_queue(struct session *session);
@@ -448,8 +451,9 @@ session_has_gap(const struct session *session)
 /* True if the control queue has room for a frame of this length. */
 bool session_can_send_control(const struct session *session, size_t len);
 /*
- * Queues a copy of a frame ahead of notifications. A frame that has no room is dropped. `pos`: the
- * cursor from which a client resumes after it; NULL: none.
+ * Queues a copy of a frame ahead of notifications. Without room, the reply to a request is dropped,
+ * and for `acked` the client is closed as a slow one. `pos`: the cursor from which a client resumes
+ * after it; NULL: none.
  */
 void session_send_control(struct session *session, enum session_line_kind kind, const char *line,
                           size_t len, const char *pos);
