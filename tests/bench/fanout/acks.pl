@@ -44,7 +44,7 @@ sub measure
         my $id = sprintf '0190f5c8-%04x-8%03x-%04x-%06x%06x', $number >> 4 & 0xffff, rand 4096, 0x8000 | rand 0x4000,
           rand 1 << 24, rand 1 << 24;
         my @of = map { $names[ ($number / $row * $users + $_) % @names ] } 1 .. $users;
-        $run->('publish', $epoch, '', 'd', 1000, 'A', $id, "\0" x 64, '{"payload":"' . 'x' x 500 . '"}', '', '', 0, 'USER', @of);
+        $run->('publish', $epoch, '', 'd', 1000, 'A', $id, "\0" x 104, '{"payload":"' . 'x' x 500 . '"}', '', '', 0, 'USER', @of);
         push @acks, map { [ $_, $id ] } @of;
     }
     for (my $at = 0; $at < @acks; $at += 500)
