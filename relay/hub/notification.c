@@ -479,8 +479,8 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
 int
 fanout_batch_file(struct fanout_batch *batch)
 {
-    if (batch->len < BATCH_FILE_BYTES_MIN || ++batch->sends != BATCH_FILE_SENDS ||
-        files == BATCH_FILES_MAX)
+    if (batch->len < BATCH_FILE_BYTES_MIN || batch->len > BATCH_FILE_BYTES_MAX ||
+        ++batch->sends != BATCH_FILE_SENDS || files == BATCH_FILES_MAX)
         return batch->file;
     /* Sockets keep its pages after the file is closed. */
     batch->file = memfd_create("clairon batch", MFD_CLOEXEC);

@@ -122,8 +122,13 @@ notification_cursor(const struct notification *notification, unsigned own)
 #define BATCH_COUNT_MAX 64
 #define BATCH_BYTES_MAX (256u * 1024)
 
-/* Minimum size and number of sockets of a batch for which a file is created (fanout_batch_file). */
+/*
+ * Size, and minimum number of sockets, of a batch for which a file is created (fanout_batch_file).
+ * The maximum is what Linux sends in one step of sendfile(2), 16 pages, less the first one, which
+ * may be partial; with more steps, send(2) is cheaper.
+ */
 #define BATCH_FILE_BYTES_MIN (8u * 1024)
+#define BATCH_FILE_BYTES_MAX (60u * 1024)
 #define BATCH_FILE_SENDS 16
 #define BATCH_FILES_MAX 16 /* maximum number of open files */
 /* Two batches are merged if the first batch is queued for this many sessions ... */
