@@ -15,15 +15,17 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
 sub unknown_ids { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. FRAME ] }
 sub acked { my ($client) = @_; return scalar map { @{ $_->{ids} } } grep { $_->{t} eq 'acked' } @{ $client->{messages} } }
 
-# The relay reads all frames in one loop iteration, after a pause.
-my ($phone, $laptop) = map { $relay->client('u1') } 1, 2;
+# After a pause, the relay reads a frame of each phone in one loop iteration.
+my $laptop = $relay->client('u1');
+my @phones = map { $relay->client('u1') } 1 .. 6;
 kill STOP => $relay->pid;
-$phone->send({ t => 'ack', ids => unknown_ids(FRAME * $_) }) for 1 .. 6;
+$phones[ $_ - 1 ]->send({ t => 'ack', ids => unknown_ids(FRAME * $_) }) for 1 .. 6;
 kill CONT => $relay->pid;
 $laptop->run_until('all acknowledgements arrive', sub { acked($laptop) >= 6 * FRAME || $laptop->{closed} });
 is(acked($laptop), 6 * FRAME, 'the other device receives each of them, once');
-$laptop->close;
+$_->close for $laptop, @phones;
 
+my $phone  = $relay->client('u1');
 my $asleep = Clairon::Test::RawSocket->user($relay, 'u1');
 my $at     = 10;
 wait_until(
