@@ -14,7 +14,7 @@ export BENCH=${BENCH:-} BENCH_TARGETS=$out/targets
 : >"$BENCH_TARGETS"
 began=$SECONDS
 export TESTDIR=$out TESTDATADIR=$out/data TESTLOGDIR=$out/log PG_TEST_TIMEOUT_DEFAULT=300
-for bench in ingest standby herd restart relays primaries; do
+for bench in ingest standby herd restart sessions relays primaries; do
     status=0
     perl -I tests/perl -I tests/bench -I "$PG_PERL" "tests/bench/$bench.pl" >"$out/$bench.log" 2>&1 || status=$?
     sed -n 's/^# bench: //p; s/^1\.\.0 # SKIP /'"$bench"': /p' "$out/$bench.log"
