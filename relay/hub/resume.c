@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "wire/codes.h"
 
-#define PAGE_MIN 16
 #define QUERIED_MIN 16
 #define QUERIED_MAX 256
 #define REFILL_EVERY_S 0.05
@@ -154,9 +153,10 @@ read_pending(struct session *session)
     struct store_pending_part part = {
         .after = pending->at,
         .last = pending_limit(session),
-        .max = pending->pass == PASS_REREAD || room > SESSION_PAGE ? SESSION_PAGE
-               : room < PAGE_MIN                                   ? PAGE_MIN
-                                                                   : (size_t)room,
+        /* What ended follows up to the first notification without room, so the page has that one. */
+        .max = pending->pass == PASS_REREAD || room >= SESSION_PAGE ? SESSION_PAGE
+               : room > 0                                           ? (size_t)room + 1
+                                                                    : 1,
         .has_received = session->has_deferral && !pending->deferral.by_stream,
         .received = pending->deferral.from,
         .undelivered_only = session->resume.is_continued,
