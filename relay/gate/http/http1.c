@@ -69,8 +69,8 @@ head_reject(struct conn *conn, int status, const char *detail)
 
     log_debug("gate", "request rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
     stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    free(conn->owner);
-    conn->owner = NULL;
+    free(conn->http->partial);
+    conn->http->partial = NULL;
     response_problem(&response, status, 0, detail);
     request = begin(conn, &NO_ROUTE);
     request->is_malformed = true;
@@ -81,8 +81,8 @@ head_reject(struct conn *conn, int status, const char *detail)
 static void
 head_begin(struct conn *conn, const struct http_head *head, unsigned char *rest, size_t rest_len)
 {
-    free(conn->owner);
-    conn->owner = NULL;
+    free(conn->http->partial);
+    conn->http->partial = NULL;
     conn->head = head;
     /* RFC 6455, 4.1: a client must wait for the response. */
     if (http_head_is_websocket(head) && rest_len > 0)
@@ -96,7 +96,7 @@ head_begin(struct conn *conn, const struct http_head *head, unsigned char *rest,
 
 /*
  * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in
- * conn->http->in, and the state of the parser in conn->owner.
+ * conn->http->in, and the state of the parser in conn->http->partial.
  */
 static void
 head_parse(struct conn *conn, unsigned char *bytes, size_t len)
@@ -107,13 +107,13 @@ head_parse(struct conn *conn, unsigned char *bytes, size_t len)
     const char *why = "";
     enum rc rc;
 
-    if (conn->owner != NULL)
-        head = *(struct http_head *)conn->owner;
+    if (conn->http->partial != NULL)
+        head = *conn->http->partial;
     rc = http_head_parse(&head, (const char *)bytes, len, GATE_HEAD_BYTES_MAX, &why);
     if (rc == RC_AGAIN) {
-        if (conn->owner == NULL)
-            conn->owner = memory_new(sizeof(head));
-        *(struct http_head *)conn->owner = head;
+        if (conn->http->partial == NULL)
+            conn->http->partial = memory_new(sizeof(head));
+        *conn->http->partial = head;
         if (!is_kept)
             conn_keep_bytes(conn, bytes, len);
         return;
@@ -154,7 +154,7 @@ on_head_writable(struct conn *conn)
 static void
 on_head_closed(struct conn *conn)
 {
-    free(conn->owner);
+    (void)conn; /* no request has begun */
 }
 
 const struct conn_events GATE_HEAD_EVENTS = {

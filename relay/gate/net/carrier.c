@@ -1,15 +1,15 @@
 /*
  * carrier.c: carries bytes between clients and the gate, with libwebsockets in its raw role.
  *
- * The library owns each socket, does TLS, and calls back when bytes have arrived or the socket is
- * writable. HTTP and WebSocket are parsed above, once. What to know about the library, versions
- * 4.1.6 (Debian 12) and 4.3.5 (Debian 13), by source file:
+ * The library owns each socket, does TLS handshakes, and calls back when bytes have arrived or the
+ * socket is writable. HTTP and WebSocket are parsed above, once. What to know about the library,
+ * versions 4.1.6 (Debian 12) and 4.3.5 (Debian 13), by source file:
  *
  * ops-raw-skt.c: the end of input closes the connection immediately, so reading is paused while
  * a response is pending. A connection whose TLS handshake fails has a close without an adoption.
  *
- * output.c: lws_write buffers what the socket does not accept. Bytes are sent directly instead, so
- * that a shared notification is never copied; the library has nothing buffered.
+ * output.c: lws_write buffers what the socket does not accept, in a copy. Bytes are sent directly
+ * instead, and the rest waits in out.c; the library has nothing buffered.
  *
  * tls-server.c: a timer counts from the handshake and is not stopped by input. It is stopped at the
  * first bytes; before them, the gate's own timeouts are shorter.

@@ -154,6 +154,7 @@ http_end(struct conn *conn)
     hello_end(conn);
     write_end(conn);
     buffer_free(&conn->http->in);
+    free(conn->http->partial);
     free(conn->http);
     conn->http = NULL;
 }

@@ -1,9 +1,10 @@
 /*
  * conn.h: a client's connection, plain or TLS, from accept to close.
  *
- * libwebsockets carries the bytes: it owns the socket, does TLS, and reports when the socket is
- * readable or writable (carrier.c, the only file that includes it). Everything above this header
- * works with struct conn. Outside relay/gate/net no file uses the socket directly;
+ * libwebsockets owns the socket, does TLS handshakes, passes the bytes that arrive, and reports
+ * when the socket is writable (carrier.c, the only file that includes it). Bytes to the client do
+ * not pass through it: conn_write and conn_send_pieces use the socket, or OpenSSL. Everything above
+ * this header works with struct conn. Outside relay/gate/net no file uses the socket directly;
  * tests/lint/banned.sh checks this.
  */
 #ifndef CLAIRON_GATE_NET_CONN_H
@@ -35,11 +36,14 @@ struct lws;
  * HELLO (TLS only): waits for a complete ClientHello, which is peeked at, so that an incomplete one
  * costs no state in OpenSSL. libwebsockets does not own the socket yet. Next: QUEUED.
  *
- * QUEUED (TLS only): the ClientHello has arrived; waits for its turn. Next: HANDSHAKE.
+ * QUEUED (TLS only): the ClientHello has arrived; waits for its turn. It has no timeout, because
+ * the client waits for the gate: a turn comes when others leave HANDSHAKE and HEAD, which have one.
+ * Next: HANDSHAKE.
  *
  * HANDSHAKE (TLS only): OpenSSL has the ClientHello; no byte of a request has arrived. Next: HEAD.
  *
- * HEAD: waits for a request head, of which a part may have arrived. Next: REQUEST, WEBSOCKET.
+ * HEAD: waits for a request head, of which a part may have arrived. After its timeout,
+ * gate_heads_sweep (http1.c) responds with 408. Next: REQUEST, WEBSOCKET.
  *
  * REQUEST: a request is in progress (enum gate_request_state). Next: HEAD, KEPT, LINGERING.
  *
@@ -81,6 +85,7 @@ struct conn_http {
     struct hello *hello;         /* in HELLO and QUEUED */
     struct hello_source *source; /* from QUEUED to the first request */
     struct buffer in;            /* bytes that arrived before they could be handled */
+    struct http_head *partial;   /* in HEAD: the parser's state, if a part of a head has arrived */
     struct conn *write_prev;     /* link of conns->writes, if is_writing */
     struct conn *write_next;
     int requests; /* requests that were answered */
@@ -89,7 +94,7 @@ struct conn_http {
 struct conn {
     struct gate *gate;
     const struct conn_events *events; /* NULL until HANDSHAKE or HEAD */
-    void *owner;                      /* state of `events` */
+    void *owner;                      /* the request or WebSocket of `events`; NULL: none yet */
     struct conn_http *http;           /* NULL in WEBSOCKET, and later */
     const struct http_head *head;     /* of the request that begins; NULL later */
     struct lws *wsi;                  /* carrier.c; NULL: libwebsockets does not own the socket */
@@ -200,13 +205,12 @@ void conn_set_ack_timeout(const struct conn *conn, int64_t timeout_ms);
 bool conn_unacked_bytes(const struct conn *conn, int *ret_bytes);
 
 /*
- * ---- out.c: the bytes that a socket has not accepted yet: copies of short texts, and parts of
- * shared blocks, which are never copied.
+ * ---- out.c: the bytes that a socket has not accepted yet: copies of short ones, and references to
+ * long parts of shared blocks.
  *
  * All bytes of a WebSocket, an event stream or a response go through one such queue once the socket
- * is full, so that nothing is written between the parts of a frame or of a TLS record. The memory
- * of a relay therefore does not grow with the number of sockets to which one notification is
- * written.
+ * is full, so that nothing is written between the parts of a frame or of a TLS record. A long
+ * notification that waits for many sockets is in memory once.
  */
 
 /* Maximum bytes written to one socket per loop iteration, for fairness. */
