@@ -307,7 +307,7 @@ PG_FUNCTION_INFO_V1(clairon_changes_owner);
 PG_FUNCTION_INFO_V1(clairon_added_table);
 PG_FUNCTION_INFO_V1(clairon_advise_added);
 
-/* Arguments of watch. */
+/* Arguments of watch, in the order of its parameters. */
 enum watch_argument {
     WATCH_RELATION,
     WATCH_AUDIENCE,
@@ -320,9 +320,16 @@ enum watch_argument {
     WATCH_ONLY_WHEN,
     WATCH_EMITTER,
     WATCH_TOPIC,
-    WATCH_RECEIPTS = 17,
+    WATCH_TTL,
+    WATCH_ACK_REQUIRED,
+    WATCH_RETRY_LIMIT,
+    WATCH_BACKOFF,
+    WATCH_ACK_TIMEOUT,
+    WATCH_LIVE,
+    WATCH_RECEIPTS,
     WATCH_ESCALATE_AFTER,
-    WATCH_WEB_PUSH
+    WATCH_WEB_PUSH,
+    WATCH_FILTER_COLUMNS
 };
 
 static Oid
