@@ -273,7 +273,7 @@ struct session *ready_list_pop(struct hub *hub);
 /* Like ready_list_pop, for steps: READY_REFILL, READY_ADVANCE or both. */
 struct session *ready_list_pop_step(struct hub *hub, unsigned *ret_reasons);
 
-/* Retries failed requests in one second. Further failures do not delay the retry. */
+/* Repeats failed requests in one second. Further failures do not delay that. */
 void hub_retry(struct hub *hub);
 
 /*

@@ -420,7 +420,7 @@ session_load(struct session *session)
 
 /* ---- sessions that cannot start, because the store is unavailable */
 
-#define WAIT_US (5 * INT64_C(1000000)) /* a client waits for 10 s */
+#define WAIT_US (5 * INT64_C(1000000)) /* half of a client's time until `connected`, 10 s */
 #define RECONNECT_MS 15000             /* maximum; the minimum is half */
 
 static bool

@@ -1,6 +1,7 @@
 /*
  * resume.c: the life of a session after `connected`: PENDING, STREAM, LIVE (session_private.h), and
- * back to PENDING when a full in-flight window has room again. LOADING is in loading.c.
+ * back to PENDING when a full in-flight window has room again: a pass of the pending list, or of
+ * the deferred notifications in the stream. LOADING, before `connected`, is in loading.c.
  */
 #include "hub/hub_private.h"
 

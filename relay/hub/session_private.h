@@ -92,7 +92,7 @@ struct cursor outbound_before(const struct outbound *outbound, unsigned nth, uns
  */
 enum inflight_state { INFLIGHT_OPEN, INFLIGHT_ENDED, INFLIGHT_ACKED };
 
-/* A notification between queueing and acknowledgement. */
+/* A notification from its queueing until its acknowledgement, or another end. */
 struct inflight_entry {
     unsigned char id[16];
     uint16_t attempts; /* of the latest retry that was offered; 0: none was */
@@ -285,21 +285,24 @@ struct session_requests {
  */
 enum __attribute__((packed)) load_step { LOAD_POS, LOAD_ENDS, LOAD_PAIRS, LOAD_STREAM };
 
-/* How the session begins, until `connected` is sent. */
+/*
+ * How the session begins. Before `connected`, in LOADING, the client's cursor is read and checked;
+ * then the session knows where it started.
+ */
 struct session_resume {
     char *pos; /* cursor from the client; NULL: none, or `connected` was sent */
     union {
         struct cursor checked;    /* in LOADING: the present step has read up to this cursor */
         struct cursor started_at; /* after LOADING: start of the session */
     };
-    uint16_t checked_pages;
+    uint16_t checked_pages; /* in LOADING, as the next two */
     enum load_step step;
     bool is_missed;    /* PAIRS has found a loss */
-    bool is_continued; /* this poll continues from the cursor of the previous poll */
+    bool is_continued; /* after LOADING: this poll continues from the cursor of the previous poll */
 };
 
 /*
- * A pass of the pending list.
+ * A pass: of the pending list, or of the deferred notifications in the stream.
  *
  * NONE: the list was read to its end.
  *

@@ -1,10 +1,12 @@
 /*
  * timeouts.h: the times of the store's connections, and the intervals of periodic work.
  *
- * What happens after a server stopped replying, in seconds:
+ * What happens when a server stops replying, in seconds from the first request without a reply, or
+ * from the last reply, if that arrived later. An idle link sends PING after LINK_PING_S, so there
+ * is such a request.
  *
- *    1  the watchdog of an idle link has sent PING, so a reply is outstanding (LINK_PING_S)
- *    1  the link moves if its shard is found on another server (LINK_SLOW_S)
+ *    1  in a cluster, the link moves if its shard is found on another server (LINK_SLOW_S); with
+ *       sentinels it does so immediately
  *    3  the link searches for that server, several times a second (LINK_SEARCH_S, SERVERS_*)
  *    3  in a cluster, the link goes down and reconnects with backoff (LINK_NODE_TIMEOUT_S); the
  *       store comes up without the shard (REGROUP_TOGETHER_S)

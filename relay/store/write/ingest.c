@@ -1,4 +1,4 @@
-/* ingest.c: a slot's progress: acquired, rewound, and advanced by the feed's batches. */
+/* ingest.c: stores the feed's batches with the slot's progress; acquires and rewinds progress. */
 #include "store/write/batch.h"
 
 #include <inttypes.h>
