@@ -50,7 +50,7 @@
 #define KEY_SHARED_PENDING_LIST                                                                    \
     ":shared_pending_list"    /* sorted set: notifications to large audiences, by stream entry */
 #define KEY_STAGED ":staged:" /* hash of a notification that is not yet added: its users, and 0 */
-#define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
+#define KEY_ACK_EVENTS ":ack_events" /* stream: pairs that ended, for sessions */
 /* hash of a notification: counts and deliveries, for its receipts */
 #define KEY_RECEIPT_STATE ":receipt_state:"
 #define KEY_ESCALATIONS ":escalations" /* sorted set: notifications and redriven pairs, by time */

@@ -1,5 +1,6 @@
--- ended.lua: the pairs of each user that ended most recently. A device of the user that had no room
--- for these notifications receives them from the stream. Requires notifications.lua.
+-- ended.lua: the pairs of each user that ended most recently. A session of the user that had no
+-- room for these notifications receives them with a page of its pending list (pending_page.lua),
+-- or, if not all of them are listed any more, from the stream. Requires notifications.lua.
 -- include: last_id.lua
 
 local entry_of_score, record_ended, write_ended
