@@ -436,7 +436,7 @@ void session_rewind(struct session *session);
  */
 bool session_reply_arrived(struct session *session, enum rc rc);
 
-/* maximum bytes of the control queue, and with `acked`, of which acks on other devices may cause many */
+/* Maximum bytes of the control queue; with `acked`, of which acks on other devices cause many. */
 #define SESSION_CONTROL_MAX 65536
 #define SESSION_ACKED_MAX (4 * SESSION_CONTROL_MAX)
 

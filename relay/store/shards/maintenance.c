@@ -408,7 +408,7 @@ on_due_keys(void *ctx, const struct redisReply *reply)
         request_first_due(maintenance);
 }
 
-/* Most shards of an idle store have no due times: this is one command in place of two. */
+/* Most shards of an idle store have no due times: this is one command instead of two. */
 static void
 request_due_keys(struct maintenance *maintenance)
 {

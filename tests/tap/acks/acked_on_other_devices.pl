@@ -35,6 +35,6 @@ wait_until(
         Clairon::Test::Client::run_for(0.05);
         return $relay->log_text =~ /code=4101/;
     });
-is($asleep->ends_with(4101, 'a device that does not read')->{code}, 4101, 'it receives 4101 behind what it was sent');
+is($asleep->ends_with(4101, 'a device that does not read')->{code}, 4101, 'it receives 4101 behind its frames');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();
