@@ -104,7 +104,7 @@ queue_again(struct hub *hub, struct acks *acks)
  * acks were still queued: then the replies to their delivery reports were that they are pending.
  */
 static void
-end_acked(struct hub *hub, const struct acks *acks)
+end_stored_acks(struct hub *hub, const struct acks *acks)
 {
     struct membership *members = NULL;
     unsigned char id[16];
@@ -127,7 +127,7 @@ on_acked(void *ctx, enum rc rc)
     if (hub->closing)
         return;
     if (rc == RC_OK) {
-        end_acked(hub, &hub->acks.sent);
+        end_stored_acks(hub, &hub->acks.sent);
         clear(&hub->acks.sent);
         acks_flush(hub);
         hub_mark(hub, HUB_REFILL);
@@ -196,22 +196,28 @@ send_acked(struct membership *members, const struct session *except, const char 
 }
 
 void
-hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
-             bool was_acked)
+hub_end_acked(struct hub *hub, const char *user, const char *const *ids, size_t count)
+{
+    struct membership *members = hub_sessions_of_user(hub, user);
+
+    for (size_t i = 0; i < count; i++)
+        (void)user_sessions_end_inflight(members, ids[i], NULL);
+    send_acked(members, NULL, ids, count);
+    user_sessions_refill(members);
+}
+
+void
+hub_end_gone(struct hub *hub, const char *user, const char *const *ids, size_t count)
 {
     struct membership *members = hub_sessions_of_user(hub, user), *member;
     unsigned char id[16];
 
     for (size_t i = 0; i < count; i++) {
-        if (was_acked) {
-            (void)user_sessions_end_inflight(members, ids[i], NULL);
-        } else if (frame_id_parse(ids[i], strlen(ids[i]), id)) {
-            DL_FOREACH (members, member)
-                session_inflight_end_retries(member->session, id);
-        }
+        if (!frame_id_parse(ids[i], strlen(ids[i]), id))
+            continue;
+        DL_FOREACH (members, member)
+            session_inflight_end_written(member->session, id);
     }
-    if (was_acked)
-        send_acked(members, NULL, ids, count);
     user_sessions_refill(members);
 }
 

@@ -237,23 +237,37 @@ pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
     return count;
 }
 
+/* `end` handles pairs of one user. */
 static void
-on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
+end_pairs(struct hub *hub, struct bytes pairs,
+          void (*end)(struct hub *hub, const char *user, const char *const *ids, size_t count))
 {
     struct bytes user = {NULL, 0};
     char name[SESSION_USER_MAX + 1], texts[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1];
     const char *ids[ACK_EVENTS_MAX];
     size_t count;
 
-    hub_fan_out(ctx);
+    hub_fan_out(hub);
     for (size_t i = 0; i < ACK_EVENTS_MAX; i++)
         ids[i] = texts[i];
     while ((count = pop_ack_events(&pairs, &user, texts)) > 0) {
         if (user.len >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);
-        hub_end_acks(ctx, name, ids, count, was_acked);
+        end(hub, name, ids, count);
     }
+}
+
+static void
+on_acked_pairs(void *ctx, struct bytes pairs)
+{
+    end_pairs(ctx, pairs, hub_end_acked);
+}
+
+static void
+on_gone_pairs(void *ctx, struct bytes pairs)
+{
+    end_pairs(ctx, pairs, hub_end_gone);
 }
 
 static void
@@ -462,7 +476,8 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_reload = on_reload,
                                          .on_cutoff = on_cutoff,
                                          .on_forgotten = on_forgotten,
-                                         .on_ack_events = on_ack_events,
+                                         .on_acked_pairs = on_acked_pairs,
+                                         .on_gone_pairs = on_gone_pairs,
                                          .on_history = on_history,
                                          .on_trimmed = on_trimmed,
                                          .on_resumed = on_reader_resumed,

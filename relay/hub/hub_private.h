@@ -385,12 +385,13 @@ void acks_resume(struct hub *hub);
 void acks_free(struct hub *hub); /* frees the requests about pairs, too */
 
 /*
- * Call it when another relay has stored these acks, or the retries of these notifications have
- * ended. `ids` are lower case UUIDs. Queued retries are still sent, because a notification may have
- * been redriven since; the reply to the delivery report decides.
+ * Call them when pairs of the user have ended: another relay has stored these acks, or the pairs
+ * expired, were exhausted or dropped. `ids` are lower case UUIDs. In the second case, queued
+ * notifications stay in flight, because they may have been redriven since; the reply to their
+ * delivery report decides.
  */
-void hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
-                  bool was_acked);
+void hub_end_acked(struct hub *hub, const char *user, const char *const *ids, size_t count);
+void hub_end_gone(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
 /* ---- presence.c */
 

@@ -115,7 +115,7 @@ session_inflight_end(struct session *session, const unsigned char id[16], enum i
 }
 
 void
-session_inflight_end_retries(struct session *session, const unsigned char id[16])
+session_inflight_end_written(struct session *session, const unsigned char id[16])
 {
     const struct inflight_entry *entry = inflight_find(&session->inflight, id);
 

@@ -585,8 +585,8 @@ void session_inflight_drop(struct session *session, const struct notification *n
  */
 int session_inflight_end(struct session *session, const unsigned char id[16],
                          enum inflight_state state);
-/* The notification's retries have ended. If it is still queued, it is sent nevertheless. */
-void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
+/* Ends a notification that was written. A queued one stays in flight. */
+void session_inflight_end_written(struct session *session, const unsigned char id[16]);
 
 /*
  * Acknowledgements and retries may have been missed: reports all notifications in flight again, and

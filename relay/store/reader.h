@@ -59,9 +59,11 @@ struct reader_events {
      */
     void (*on_forgotten)(void *ctx, struct bytes hash, int64_t added_us);
     /*
-     * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
+     * Pairs that ended: other processes stored their acks; or they expired, were exhausted or
+     * dropped. User, id, user, id ... encoded as targets.
      */
-    void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
+    void (*on_acked_pairs)(void *ctx, struct bytes pairs);
+    void (*on_gone_pairs)(void *ctx, struct bytes pairs);
     /*
      * The shard has another history (struct history). Limit all ids of the shard by store_limit
      * before its next stream entry.

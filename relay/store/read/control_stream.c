@@ -24,17 +24,18 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
 {
     for (size_t i = 0; i < reply_count(entries); i++) {
         const struct redisReply *entry = reply_at(entries, i);
-        struct bytes by, gone;
+        struct bytes by, acked, gone;
 
         control_read_cursor(entry, at);
         if (!reply_is_array(entry, 2))
             continue;
         gone = reply_field(reply_at(entry, 1), "gone");
         if (gone.len > 0)
-            events->on_ack_events(events->ctx, gone, false);
+            events->on_gone_pairs(events->ctx, gone);
+        acked = reply_field(reply_at(entry, 1), "acked");
         by = reply_field(reply_at(entry, 1), "by");
-        if (by.len != strlen(own_name) || memcmp(by.at, own_name, by.len) != 0)
-            events->on_ack_events(events->ctx, reply_field(reply_at(entry, 1), "acked"), true);
+        if (acked.len > 0 && !bytes_equal_text(by, own_name))
+            events->on_acked_pairs(events->ctx, acked);
     }
 }
 

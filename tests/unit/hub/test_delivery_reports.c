@@ -301,11 +301,11 @@ test_a_redriven_dead_letter_is_reported(void **state)
     assert_int_equal(call_count, 3);
     notification->is_retry = true;
     session_offer_retry(&session, notification);
-    hub_end_acks(&hub, "u1", ids, 1, false);
+    hub_end_gone(&hub, "u1", ids, 1);
     session_inflight_written(&session, notification);
     acks_flush(&hub);
     assert_int_equal(call_count, 4);
-    hub_end_acks(&hub, "u1", ids, 1, false);
+    hub_end_gone(&hub, "u1", ids, 1);
     assert_int_equal(session.inflight.count, 0);
     free(session.inflight.entries);
     notification_unref(notification);
