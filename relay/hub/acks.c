@@ -135,7 +135,7 @@ on_acked(void *ctx, enum rc rc)
     }
     /* The acks may have been stored, but they are idempotent, so they are sent again. */
     queue_again(hub, &hub->acks.sent);
-    hub_retry(hub);
+    hub_repeat_later(hub);
 }
 
 void

@@ -19,7 +19,7 @@
 #include "wire/codes.h"
 #include "wire/ws_frame.h"
 
-#define RETRY_S 1.0
+#define REPEAT_S 1.0
 #define MEASURE_EVERY_S (PRESSURE_EVERY_MS / 1000.0)
 #define HEARTBEAT_S (STORE_PRESENCE_EVERY_MS / 1e3)
 #define ACK_EVENTS_MAX 256    /* maximum ids in one `acked` */
@@ -434,7 +434,7 @@ on_store_down(void *ctx)
 }
 
 static void
-on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+on_repeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct hub *hub = timer->data;
 
@@ -492,9 +492,9 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->shards = store_shards(store);
     hub->stats = stats;
     hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_ACKED_MAX);
-    ev_init(&hub->retry, on_retry);
-    hub->retry.repeat = RETRY_S;
-    hub->retry.data = hub;
+    ev_init(&hub->repeat, on_repeat);
+    hub->repeat.repeat = REPEAT_S;
+    hub->repeat.data = hub;
     turn_start(hub);
     hub->reader = reader_open(loop, config, store, stats, &events);
     if (hub->reader == NULL) {
@@ -550,7 +550,7 @@ hub_close(struct hub *hub)
     hub->closing = true;
     reader_close(hub->reader);
     hub->reader = NULL;
-    ev_timer_stop(hub->loop, &hub->retry);
+    ev_timer_stop(hub->loop, &hub->repeat);
     ev_timer_stop(hub->loop, &hub->heartbeat);
     ev_timer_stop(hub->loop, &hub->shed.measure);
     pages_stop(hub);

@@ -255,7 +255,7 @@ struct hub {
     struct throttle acks_rejected;
     struct throttle nacks_rejected;
     struct throttle reports_rejected;
-    ev_timer retry;
+    ev_timer repeat; /* see hub_repeat_later */
     ev_timer heartbeat;
     bool presence_is_stale; /* a change of presence was not stored */
     struct shed shed;
@@ -274,7 +274,7 @@ struct session *ready_list_pop(struct hub *hub);
 struct session *ready_list_pop_step(struct hub *hub, unsigned *ret_reasons);
 
 /* Repeats failed requests in one second. Further failures do not delay that. */
-void hub_retry(struct hub *hub);
+void hub_repeat_later(struct hub *hub);
 
 /*
  * Logs rejected acks, nacks or delivery reports at a limited rate. `what` is the log message;

@@ -248,7 +248,7 @@ find_ends(struct session *session)
 
     if (!cursor_reaches(session_head(session), session->cursor) &&
         clock_monotonic_us() - session->client.attached_us < SWITCH_US) {
-        hub_retry(session->hub); /* another relay has read further */
+        hub_repeat_later(session->hub); /* another relay has read further */
         return;
     }
     if (!replay_buffer_covers(buffer, own, after)) {
@@ -404,7 +404,7 @@ session_load(struct session *session)
     }
     switch (session->resume.step) {
     case LOAD_POS:
-        hub_retry(session->hub);
+        hub_repeat_later(session->hub);
         return;
     case LOAD_ENDS:
         find_ends(session);

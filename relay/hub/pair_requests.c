@@ -98,7 +98,7 @@ on_replied(void *ctx, enum rc rc, const enum store_pair *states, size_t count)
     if (hub->closing)
         return;
     if (rc != RC_OK) {
-        hub_retry(hub);
+        hub_repeat_later(hub);
         return;
     }
     hub_mark(hub, HUB_FLUSH);

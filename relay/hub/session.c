@@ -204,10 +204,10 @@ hub_mark(struct hub *hub, unsigned work)
 }
 
 void
-hub_retry(struct hub *hub)
+hub_repeat_later(struct hub *hub)
 {
-    if (!hub->closing && !ev_is_active(&hub->retry))
-        ev_timer_again(hub->loop, &hub->retry);
+    if (!hub->closing && !ev_is_active(&hub->repeat))
+        ev_timer_again(hub->loop, &hub->repeat);
 }
 
 void
@@ -238,7 +238,7 @@ session_reply_arrived(struct session *session, enum rc rc)
         session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
                                          "no reply from the store", -1);
     session->requests.has_failed = true;
-    hub_retry(session->hub);
+    hub_repeat_later(session->hub);
     return false;
 }
 

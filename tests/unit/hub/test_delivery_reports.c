@@ -137,7 +137,7 @@ set_up(void **state)
     (void)state;
     call_count = 0;
     hub = (struct hub){.config = &config, .loop = ev_loop_new(EVFLAG_AUTO), .shards = 1};
-    ev_timer_init(&hub.retry, NULL, 0, 1);
+    ev_timer_init(&hub.repeat, NULL, 0, 1);
     session = (struct session){.state = SESSION_LIVE,
                                .hub = &hub,
                                .is_blocked = true,
