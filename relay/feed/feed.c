@@ -40,7 +40,7 @@ on_notice(void *ctx, const char *message)
 }
 
 static void
-on_link_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
+on_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
 {
     struct feed *feed = ctx;
 
@@ -52,9 +52,9 @@ on_link_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
         feed_fail(feed, "could not connect to PostgreSQL", error, postgres_error_hint(NULL, error));
         return;
     }
-    feed->link.conn = conn;
-    ev_io_set(&feed->link.readable, PQsocket(conn), EV_READ);
-    ev_io_set(&feed->link.writable, PQsocket(conn), EV_WRITE);
+    feed->connection.conn = conn;
+    ev_io_set(&feed->connection.readable, PQsocket(conn), EV_READ);
+    ev_io_set(&feed->connection.writable, PQsocket(conn), EV_WRITE);
     if (PQsetnonblocking(conn, 1) != 0)
         feed_restart(feed, "could not make the PostgreSQL connection non-blocking");
     else
@@ -119,17 +119,17 @@ on_progress(struct feed *feed)
 static void
 connect_feed(struct feed *feed)
 {
-    struct postgres_connect *connect = &feed->link.connect;
+    struct postgres_connect *connect = &feed->connection.connect;
 
-    feed->link.attempt++;
+    feed->connection.attempt++;
     feed->slot.on_acquired = on_progress;
     feed_set_state(feed, FEED_CONNECTING);
-    ev_timer_again(feed->loop, &feed->link.timeout);
+    ev_timer_again(feed->loop, &feed->connection.timeout);
     connect->loop = feed->loop;
     connect->conninfo = feed->config->feed.conninfo;
     connect->replication = "database";
     connect->on_notice = on_notice;
-    connect->done = on_link_connected;
+    connect->done = on_connected;
     connect->ctx = feed;
     /* While the slot is in use, connects twice a second, so it reuses the resolved addresses. */
     postgres_connect_start(connect, feed->slot.holder != SLOT_FREE ? ADDRESS_CACHE_US : 0);
@@ -167,13 +167,13 @@ on_error_result(struct feed *feed, const PGresult *result)
 static bool
 collect_result(struct feed *feed)
 {
-    while (PQisBusy(feed->link.conn) == 0) {
-        PGresult *result = PQgetResult(feed->link.conn);
+    while (PQisBusy(feed->connection.conn) == 0) {
+        PGresult *result = PQgetResult(feed->connection.conn);
 
         if (result == NULL)
-            return feed->link.result != NULL;
-        PQclear(feed->link.result);
-        feed->link.result = result;
+            return feed->connection.result != NULL;
+        PQclear(feed->connection.result);
+        feed->connection.result = result;
         if (PQresultStatus(result) == PGRES_COPY_BOTH)
             return true; /* the server starts to stream */
     }
@@ -195,11 +195,11 @@ handle_result(struct feed *feed)
     if (state == FEED_ACQUIRING || state == FEED_REACQUIRING || state == FEED_RESETTING ||
         !collect_result(feed))
         return;
-    result = feed->link.result;
-    feed->link.result = NULL;
+    result = feed->connection.result;
+    feed->connection.result = NULL;
     status = PQresultStatus(result);
     if (state == FEED_STARTING && status == PGRES_COPY_BOTH) {
-        ev_io_stop(feed->loop, &feed->link.readable);
+        ev_io_stop(feed->loop, &feed->connection.readable);
         feed_acquire(feed, FEED_REACQUIRING);
     } else if (state == FEED_SETTING && status == PGRES_COMMAND_OK) {
         identify(feed);
@@ -226,7 +226,7 @@ handle_result(struct feed *feed)
 /* ---- events */
 
 static void
-on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
+on_socket(struct ev_loop *loop, ev_io *watcher, int events)
 {
     struct feed *feed = watcher->data;
 
@@ -235,9 +235,9 @@ on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
         feed_flush_socket(feed);
     if ((events & EV_READ) == 0 || feed->state == FEED_WAITING)
         return;
-    if (PQconsumeInput(feed->link.conn) == 0)
+    if (PQconsumeInput(feed->connection.conn) == 0)
         feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->connection.conn))));
     else if (feed->state == FEED_STREAMING)
         feed_stream_pump(feed);
     else
@@ -268,7 +268,7 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
                      LOG_SECONDS("timeout_s", timer->repeat),
                      LOG_TEXT("hint", "run SELECT pg_log_standby_snapshot() on the primary, and "
                                       "end its long-running transactions"));
-    else if (postgres_connect_is_resolving(&feed->link.connect))
+    else if (postgres_connect_is_resolving(&feed->connection.connect))
         feed_restart(feed, "could not resolve the hosts of [feed] conninfo in time",
                      LOG_SECONDS("timeout_s", timer->repeat));
     else
@@ -282,7 +282,7 @@ on_store_up(void *ctx)
     struct feed *feed = ctx;
 
     /* A draining relay leaves the slot to another relay. */
-    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
+    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->connection.retry))
         connect_feed(feed);
 }
 
@@ -307,17 +307,17 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->report = report;
     feed->rejected = rejected;
     feed->rejected_ctx = ctx;
-    feed->link.backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};
+    feed->connection.backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};
     feed_batch_reset(&feed->batch, feed->store);
-    ev_init(&feed->link.readable, on_link_socket);
-    ev_init(&feed->link.writable, on_link_socket);
-    ev_timer_init(&feed->link.retry, on_retry, 0.0, 0.0);
+    ev_init(&feed->connection.readable, on_socket);
+    ev_init(&feed->connection.writable, on_socket);
+    ev_timer_init(&feed->connection.retry, on_retry, 0.0, 0.0);
     ev_timer_init(&feed->feedback.timer, feed_on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
     ev_timer_init(&feed->feedback.idle, feed_on_idle, 0.0, 0.0);
-    ev_init(&feed->link.timeout, on_timeout);
-    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
-    feed->link.readable.data = feed->link.writable.data = feed;
-    feed->link.retry.data = feed->feedback.timer.data = feed->link.timeout.data = feed;
+    ev_init(&feed->connection.timeout, on_timeout);
+    feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
+    feed->connection.readable.data = feed->connection.writable.data = feed;
+    feed->connection.retry.data = feed->feedback.timer.data = feed->connection.timeout.data = feed;
     feed->feedback.idle.data = feed;
     ev_timer_start(loop, &feed->feedback.timer);
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, feed, NULL};
@@ -340,7 +340,7 @@ feed_close(struct feed *feed)
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
     feed_wal_end(feed);
-    ev_timer_stop(feed->loop, &feed->link.retry);
+    ev_timer_stop(feed->loop, &feed->connection.retry);
     ev_timer_stop(feed->loop, &feed->feedback.timer);
 }
 
@@ -351,7 +351,7 @@ feed_free(struct feed *feed)
         return;
     store_batch_free(feed->batch.frames);
     free(feed->batch.held);
-    postgres_connect_free(&feed->link.connect);
+    postgres_connect_free(&feed->connection.connect);
     free(feed->rules.text);
     free(feed);
 }

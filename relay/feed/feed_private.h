@@ -88,7 +88,7 @@ enum feed_state {
 };
 
 /* The connection to PostgreSQL and its retry timer. */
-struct feed_link {
+struct feed_connection {
     struct backoff backoff;
     ev_timer retry;
     ev_timer
@@ -274,7 +274,7 @@ struct feed {
     bool closing;
     /* resumes reading in COPYING and STREAMING once the store has replied */
     void (*resume_reading)(struct feed *feed);
-    struct feed_link link;
+    struct feed_connection connection;
     struct feed_slot slot;
     struct feed_batch batch;
     struct feed_flights flights;

@@ -24,7 +24,7 @@ feed_needs_members(const struct feed *feed)
 static const char *
 query(const struct feed *feed)
 {
-    const char *encoding = PQparameterStatus(feed->link.conn, "server_encoding");
+    const char *encoding = PQparameterStatus(feed->connection.conn, "server_encoding");
 
     if (encoding == NULL || strcmp(encoding, "UTF8") == 0)
         return "SELECT audience, target, user_id FROM clairon.member";
@@ -52,10 +52,10 @@ feed_copy_members(struct feed *feed)
                      LOG_TEXT("position", feed->batch.sent_position));
         return;
     }
-    if (PQsendQuery(feed->link.conn, query(feed)) != 1 ||
-        PQsetSingleRowMode(feed->link.conn) != 1) {
+    if (PQsendQuery(feed->connection.conn, query(feed)) != 1 ||
+        PQsetSingleRowMode(feed->connection.conn) != 1) {
         feed_restart(feed, "could not query clairon.member",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->connection.conn))));
         return;
     }
     feed_set_state(feed, FEED_COPYING);
@@ -160,10 +160,10 @@ void
 feed_on_member_rows(struct feed *feed)
 {
     /* the timer limits the wait for data, not the duration of the copy */
-    ev_timer_again(feed->loop, &feed->link.timeout);
+    ev_timer_again(feed->loop, &feed->connection.timeout);
     while (feed->state == FEED_COPYING && feed_flights_have_room(&feed->flights) &&
-           PQisBusy(feed->link.conn) == 0) {
-        PGresult *result = PQgetResult(feed->link.conn);
+           PQisBusy(feed->connection.conn) == 0) {
+        PGresult *result = PQgetResult(feed->connection.conn);
         ExecStatusType status = PQresultStatus(result);
 
         if (result == NULL)

@@ -20,7 +20,7 @@ new_query(struct feed *feed, const char *sql, void (*on_rows)(void *ctx, const P
 {
     return (struct postgres_query){.loop = feed->loop,
                                    .conninfo = feed->config->feed.conninfo,
-                                   .same_server_as = feed->link.conn,
+                                   .same_server_as = feed->connection.conn,
                                    .sql = sql,
                                    .on_rows = on_rows,
                                    .on_failure = on_failure,

@@ -88,12 +88,12 @@ feed_create_slot(struct feed *feed)
     char command[FEED_COMMAND_MAX];
 
     if (!feed->slot.in_recovery) {
-        ev_timer_stop(feed->loop, &feed->link.timeout);
+        ev_timer_stop(feed->loop, &feed->connection.timeout);
         log_info("feed", "creating slot: waiting for running transactions to end",
                  LOG_TEXT("slot", slot));
     } else {
-        feed->link.timeout.repeat = (double)config->feed.create_timeout_ms / 1000.0;
-        ev_timer_again(feed->loop, &feed->link.timeout);
+        feed->connection.timeout.repeat = (double)config->feed.create_timeout_ms / 1000.0;
+        ev_timer_again(feed->loop, &feed->connection.timeout);
         if (config->feed.primary_conninfo != NULL) {
             log_info("feed",
                      "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
@@ -116,8 +116,8 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
     log_info("feed", "slot created", LOG_TEXT("slot", feed->config->feed.slot));
     postgres_query_end(&feed->primary.query);
-    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
-    ev_timer_again(feed->loop, &feed->link.timeout);
+    feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
+    ev_timer_again(feed->loop, &feed->connection.timeout);
     feed->slot.must_create = false;
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
     feed->report->has_slot = true;
@@ -286,7 +286,7 @@ holder_of(const struct feed *feed, int pid, const char *process)
 {
     if (pid == 0)
         return SLOT_FREE;
-    if (process[0] != '\0' && strcmp(process, feed->link.streamed) == 0)
+    if (process[0] != '\0' && strcmp(process, feed->connection.streamed) == 0)
         return SLOT_HELD_BY_PREVIOUS;
     return feed->slot.lsn == 0 ? SLOT_HELD_BY_CREATION : SLOT_HELD_BY_RELAY;
 }
@@ -313,7 +313,7 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     feed->slot.in_recovery = is_true(result, SLOT_IN_RECOVERY);
     snprintf(feed->slot.origin.database, sizeof(feed->slot.origin.database), "%s",
              PQgetvalue(result, 0, SLOT_DATABASE));
-    snprintf(feed->link.process, sizeof(feed->link.process), "%s",
+    snprintf(feed->connection.process, sizeof(feed->connection.process), "%s",
              PQgetvalue(result, 0, SLOT_OWN_PROCESS));
     feed->feedback.timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (PQgetisnull(result, 0, SLOT_PLUGIN)) {

@@ -87,21 +87,21 @@ feed_batch_reset(struct feed_batch *batch, struct store *store)
 void
 feed_drop_connection(struct feed *feed)
 {
-    ev_io_stop(feed->loop, &feed->link.readable);
-    ev_io_stop(feed->loop, &feed->link.writable);
-    ev_timer_stop(feed->loop, &feed->link.timeout);
+    ev_io_stop(feed->loop, &feed->connection.readable);
+    ev_io_stop(feed->loop, &feed->connection.writable);
+    ev_timer_stop(feed->loop, &feed->connection.timeout);
     ev_timer_stop(feed->loop, &feed->feedback.idle);
-    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
+    feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     postgres_query_end(&feed->primary.query);
     feed_status_end(feed);
     postgres_query_end(&feed->rules.query);
     feed_denials_end(feed);
-    postgres_connect_end(&feed->link.connect);
-    PQclear(feed->link.result);
-    feed->link.result = NULL;
-    PQfinish(feed->link.conn);
-    feed->link.conn = NULL;
-    feed->link.attempt++; /* invalidates pending replies */
+    postgres_connect_end(&feed->connection.connect);
+    PQclear(feed->connection.result);
+    feed->connection.result = NULL;
+    PQfinish(feed->connection.conn);
+    feed->connection.conn = NULL;
+    feed->connection.attempt++; /* invalidates pending replies */
     feed_batch_reset(&feed->batch, feed->store);
     feed->flights.first = feed->flights.count = 0;
     feed->flights.bytes = 0;
@@ -133,7 +133,7 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
     if (feed->slot.holder == SLOT_FREE ||
         (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
         feed->slot.holder = SLOT_FREE;
-        delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
+        delay_s = (double)backoff_next_ms(&feed->connection.backoff) / 1000.0;
         if (feed->state == FEED_STREAMING)
             stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
         feed_report_reason(feed, reason, text_of(fields, "error"), text_of(fields, "hint"));
@@ -147,9 +147,9 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
     }
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
-    ev_timer_stop(feed->loop, &feed->link.retry);
-    ev_timer_set(&feed->link.retry, delay_s, 0.0);
-    ev_timer_start(feed->loop, &feed->link.retry);
+    ev_timer_stop(feed->loop, &feed->connection.retry);
+    ev_timer_set(&feed->connection.retry, delay_s, 0.0);
+    ev_timer_start(feed->loop, &feed->connection.retry);
 }
 
 void
@@ -162,19 +162,19 @@ feed_fail(struct feed *feed, const char *what, const char *message, const char *
 void
 feed_flush_socket(struct feed *feed)
 {
-    int left = PQflush(feed->link.conn);
+    int left = PQflush(feed->connection.conn);
 
     if (left < 0) {
         feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->connection.conn))));
         return;
     }
     if (left > 0)
-        ev_io_start(feed->loop, &feed->link.writable);
+        ev_io_start(feed->loop, &feed->connection.writable);
     else
-        ev_io_stop(feed->loop, &feed->link.writable);
+        ev_io_stop(feed->loop, &feed->connection.writable);
     if (feed->state != FEED_STREAMING)
-        ev_io_start(feed->loop, &feed->link.readable);
+        ev_io_start(feed->loop, &feed->connection.readable);
 }
 
 /* ---- commands */
@@ -182,9 +182,9 @@ feed_flush_socket(struct feed *feed)
 void
 feed_send_command(struct feed *feed, enum feed_state state, const char *command)
 {
-    if (PQsendQuery(feed->link.conn, command) != 1) {
+    if (PQsendQuery(feed->connection.conn, command) != 1) {
         feed_restart(feed, "could not send command to PostgreSQL",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->connection.conn))));
         return;
     }
     feed_set_state(feed, state);
@@ -196,7 +196,7 @@ feed_ticket_new(struct feed *feed)
 {
     struct feed_attempt *ticket = memory_new(sizeof(*ticket));
 
-    *ticket = (struct feed_attempt){.feed = feed, .attempt = feed->link.attempt};
+    *ticket = (struct feed_attempt){.feed = feed, .attempt = feed->connection.attempt};
     return ticket;
 }
 
@@ -204,7 +204,7 @@ struct feed *
 feed_ticket_redeem(struct feed_attempt *ticket)
 {
     struct feed *feed = ticket->feed;
-    bool counts = ticket->attempt == feed->link.attempt && !feed->closing;
+    bool counts = ticket->attempt == feed->connection.attempt && !feed->closing;
 
     free(ticket);
     return counts ? feed : NULL;
@@ -217,7 +217,7 @@ on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
 
     if (feed == NULL)
         return;
-    ev_timer_again(feed->loop, &feed->link.timeout);
+    ev_timer_again(feed->loop, &feed->connection.timeout);
     if (rc == RC_BAD) {
         feed->rejected(feed->rejected_ctx);
         return;
@@ -250,7 +250,7 @@ feed_acquire(struct feed *feed, enum feed_state state)
 
     feed_set_state(feed, state);
     /* The deletion of old memberships may take minutes, and the store limits each request. */
-    ev_timer_stop(feed->loop, &feed->link.timeout);
+    ev_timer_stop(feed->loop, &feed->connection.timeout);
     if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
                       on_acquired, ticket) != RC_OK) {
         free(ticket);
@@ -292,8 +292,9 @@ feed_start_replication(struct feed *feed)
             snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
     }
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
-    store_set_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
-                                            ? feed->config->feed.topic_prefix
-                                            : PQdb(feed->link.conn)); /* the plugin's default */
+    store_set_topic_prefix(feed->store,
+                           feed->config->feed.topic_prefix != NULL
+                               ? feed->config->feed.topic_prefix
+                               : PQdb(feed->connection.conn)); /* the plugin's default */
     feed_send_command(feed, FEED_STARTING, command);
 }

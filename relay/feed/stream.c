@@ -43,9 +43,9 @@ void
 feed_pace_reading(struct feed *feed)
 {
     if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
+        ev_io_start(feed->loop, &feed->connection.readable);
     else
-        ev_io_stop(feed->loop, &feed->link.readable);
+        ev_io_stop(feed->loop, &feed->connection.readable);
 }
 
 /* Batches for different shards may end in another order. */
@@ -80,7 +80,7 @@ on_ingested(void *ctx, enum rc rc)
                                            : "store rejected a batch");
         return;
     }
-    backoff_reset(&feed->link.backoff);
+    backoff_reset(&feed->connection.backoff);
     feed->flights.ring[flight].is_stored = true;
     end_flights(feed);
     if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
@@ -411,7 +411,7 @@ handle_message(struct feed *feed, char *buffer, size_t len)
 static void
 stream_ended(struct feed *feed)
 {
-    PGresult *result = PQgetResult(feed->link.conn);
+    PGresult *result = PQgetResult(feed->connection.conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
     /* The hint depends on the primary message only: the context of every error names the plugin. */
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -420,7 +420,7 @@ stream_ended(struct feed *feed)
     if (primary != NULL)
         hint = postgres_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
     if (message[0] == '\0')
-        message = PQerrorMessage(feed->link.conn);
+        message = PQerrorMessage(feed->connection.conn);
     feed_fail(feed, "PostgreSQL ended the stream",
               message[0] != '\0' ? message : "server is shutting down", hint);
     PQclear(result);
@@ -431,7 +431,7 @@ feed_stream_pump(struct feed *feed)
 {
     while (feed->state == FEED_STREAMING && feed_flights_have_room(&feed->flights)) {
         char *buffer = NULL;
-        int len = PQgetCopyData(feed->link.conn, &buffer, 1);
+        int len = PQgetCopyData(feed->connection.conn, &buffer, 1);
 
         if (len == 0) {
             if (feed->flights.count < FLIGHTS_BATCHING)
@@ -461,9 +461,9 @@ feed_stream_start(struct feed *feed)
 
     feed_set_state(feed, FEED_STREAMING);
     feed->resume_reading = feed_stream_pump;
-    ev_timer_stop(feed->loop, &feed->link.timeout);
+    ev_timer_stop(feed->loop, &feed->connection.timeout);
     feed->slot.holder = SLOT_FREE;
-    memcpy(feed->link.streamed, feed->link.process, sizeof(feed->link.streamed));
+    memcpy(feed->connection.streamed, feed->connection.process, sizeof(feed->connection.streamed));
     feed->batch.lsn = feed->batch.ordinal = 0; /* the slot may start before the end of the copy */
     feed->feedback.received_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
@@ -584,9 +584,9 @@ feed_send_feedback(struct feed *feed)
                    ? feed->confirm.received_lsn
                    : feed->confirm.confirmed_lsn;
     walmsg_status(status, received, feed->confirm.confirmed_lsn, clock_wall_us());
-    if (PQputCopyData(feed->link.conn, (const char *)status, sizeof(status)) < 0) {
+    if (PQputCopyData(feed->connection.conn, (const char *)status, sizeof(status)) < 0) {
         feed_restart(feed, "could not send status message to PostgreSQL",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->connection.conn))));
         return;
     }
     feed->feedback.sent_us = clock_monotonic_us();
