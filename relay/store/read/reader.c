@@ -649,7 +649,7 @@ ignores_timeout(void *ctx)
 
     return link_is_up(connection->link) &&
            (store_rejects_heartbeats(store) || link_is_busy(shard->link) ||
-            shard->place.holder[0] != '\0');
+            shard->place.other_node[0] != '\0');
 }
 
 static void

@@ -30,15 +30,15 @@ must_reply(const struct shard_place *place, const struct place_facts *facts,
 
     if (former[0] == '\0')
         return facts->own_keys > 0; /* no relay has found all keys */
-    if (strcmp(other->id, place->holder) == 0)
+    if (strcmp(other->id, place->other_node) == 0)
         return true;
     /* Unless a move had begun, a replica of a failed node has taken over all of its keys. */
-    return strcmp(other->id, former) == 0 && (place->holder[0] != '\0' || !other->is_failed);
+    return strcmp(other->id, former) == 0 && (place->other_node[0] != '\0' || !other->is_failed);
 }
 
 enum place_state
 place_decide(const struct shard_place *place, const struct place_facts *facts,
-             const struct place_other **ret_holder)
+             const struct place_other **ret_awaited)
 {
     const struct place_other *silent = NULL;
 
@@ -48,18 +48,18 @@ place_decide(const struct shard_place *place, const struct place_facts *facts,
         if (place_is_abandoned(facts, other->primary->id))
             continue;
         if (other->keys > 0) {
-            *ret_holder = other;
+            *ret_awaited = other;
             return PLACE_SPLIT;
         }
         /* The log names one node: the one with keys, or one that runs. */
         if (other->keys < 0 && must_reply(place, facts, other->primary) &&
-            (silent == NULL || strcmp(other->primary->id, place->holder) == 0 ||
-             (silent->primary->is_failed && strcmp(silent->primary->id, place->holder) != 0)))
+            (silent == NULL || strcmp(other->primary->id, place->other_node) == 0 ||
+             (silent->primary->is_failed && strcmp(silent->primary->id, place->other_node) != 0)))
             silent = other;
     }
     if (silent == NULL)
         return PLACE_SOLE;
-    *ret_holder = silent;
+    *ret_awaited = silent;
     return PLACE_SPLIT;
 }
 
@@ -193,8 +193,8 @@ set_split(struct place_check *check, const struct place_other *other)
     const char *error = check->counts[other - check->others].error;
     char keys[32];
 
-    if (other->keys > 0 || place->holder[0] == '\0')
-        memcpy(place->holder, other->primary->id, sizeof(place->holder));
+    if (other->keys > 0 || place->other_node[0] == '\0')
+        memcpy(place->other_node, other->primary->id, sizeof(place->other_node));
     if (place->node[0] == '\0')
         memcpy(place->node, other->keys > 0 ? check->nodes.own_id : check->facts.verdict,
                sizeof(place->node));
@@ -218,11 +218,11 @@ set_sole(struct place_check *check)
     struct shard *shard = check->shard;
     struct shard_place *place = &shard->place;
 
-    if (place->holder[0] != '\0' && check->facts.without[0] != '\0')
+    if (place->other_node[0] != '\0' && check->facts.without[0] != '\0')
         log_warn("audit", "using a shard without the keys on nodes that were abandoned",
                  LOG_UINT("shard", shard->number), LOG_TEXT("without", check->facts.without));
     memcpy(place->node, check->nodes.own_id, sizeof(place->node));
-    place->holder[0] = '\0';
+    place->other_node[0] = '\0';
     place->waits = (struct throttle){0};
     end_check(shard, PLACE_SOLE);
     place->verified(shard);
@@ -231,10 +231,10 @@ set_sole(struct place_check *check)
 static void
 conclude(struct place_check *check)
 {
-    const struct place_other *holder = NULL;
+    const struct place_other *awaited = NULL;
 
-    if (place_decide(&check->shard->place, &check->facts, &holder) == PLACE_SPLIT)
-        set_split(check, holder);
+    if (place_decide(&check->shard->place, &check->facts, &awaited) == PLACE_SPLIT)
+        set_split(check, awaited);
     else
         set_sole(check);
 }
@@ -319,12 +319,12 @@ wait_for_move(struct place_check *check)
     struct shard_place *place = &shard->place;
 
     memcpy(place->node, check->nodes.own_id, sizeof(place->node));
-    memcpy(place->holder, check->nodes.moves_with, sizeof(place->holder));
+    memcpy(place->other_node, check->nodes.moves_with, sizeof(place->other_node));
     drop_fields(shard, 2);
     log_info(shard->name, "slot of a shard is moving: waiting", LOG_UINT("slot", check->slot),
-             LOG_TEXT("node", place->holder));
+             LOG_TEXT("node", place->other_node));
     for (size_t i = 0; i < check->nodes.count; i++)
-        if (strcmp(check->nodes.others[i].id, place->holder) == 0 &&
+        if (strcmp(check->nodes.others[i].id, place->other_node) == 0 &&
             check->nodes.others[i].is_failed)
             log_wait(check, &check->nodes.others[i],
                      "could not count the keys of a shard on another node: waiting",
@@ -438,8 +438,8 @@ place_stop(struct shard *shard, const char *reason)
     end_check(shard, place->state == PLACE_VERIFYING ? PLACE_UNKNOWN : place->state);
     /* A move has begun, to or from an unknown node: the node itself must reply. */
     if ((strncmp(reason, "ASK ", 4) == 0 || strncmp(reason, "TRYAGAIN ", 9) == 0) &&
-        place->holder[0] == '\0')
-        memcpy(place->holder, place->node, sizeof(place->holder));
+        place->other_node[0] == '\0')
+        memcpy(place->other_node, place->node, sizeof(place->other_node));
 }
 
 void

@@ -43,10 +43,14 @@ enum place_state { PLACE_UNKNOWN, PLACE_VERIFYING, PLACE_SOLE, PLACE_SPLIT };
 /* Only place.c writes it. Without a cluster it is always SOLE. */
 struct shard_place {
     enum place_state state;
-    char
-        node[CLUSTER_ID_MAX]; /* was the last to have all keys, or is the source of a move; or "" */
-    char holder[CLUSTER_ID_MAX]; /* may have keys since then; "": none */
-    struct place_check *check;   /* NULL: not VERIFYING */
+    /* was the last to have all keys, or is the source of a move; "": none */
+    char node[CLUSTER_ID_MAX];
+    /*
+     * May have keys since then: the other node of a move (`node` itself while that is unknown), or
+     * one that was found to have some. "": none.
+     */
+    char other_node[CLUSTER_ID_MAX];
+    struct place_check *check; /* NULL: not VERIFYING */
     void (*verified)(struct shard *shard);
     ev_timer again;        /* SPLIT: repeats the check */
     struct throttle waits; /* of the message that the shard waits; reset by SOLE */
@@ -69,7 +73,7 @@ struct place_facts {
 
 /* Returns SOLE, or SPLIT and the node that the shard waits for. */
 enum place_state place_decide(const struct shard_place *place, const struct place_facts *facts,
-                              const struct place_other **ret_holder);
+                              const struct place_other **ret_awaited);
 
 /* True if a person has abandoned the keys on this node. */
 bool place_is_abandoned(const struct place_facts *facts, const char *id);

@@ -22,7 +22,7 @@ struct reply {
 /* S is the source of moves, T their target, R a replica that takes over, U an unrelated node. */
 static const struct {
     const char *what;
-    const char *node, *holder;     /* what this relay knows */
+    const char *node, *other_node; /* what this relay knows */
     const char *verdict, *without; /* fields of meta */
     long long own_keys;
     struct reply others[OTHERS_MAX];
@@ -176,11 +176,11 @@ test_cases(void **state)
         struct cluster_primary primaries[OTHERS_MAX] = {0};
         struct place_other others[OTHERS_MAX];
         struct place_facts facts = {.own_keys = cases[i].own_keys, .others = others};
-        const struct place_other *holder = NULL;
+        const struct place_other *awaited = NULL;
         enum place_state decided;
 
         (void)snprintf(place.node, sizeof(place.node), "%s", cases[i].node);
-        (void)snprintf(place.holder, sizeof(place.holder), "%s", cases[i].holder);
+        (void)snprintf(place.other_node, sizeof(place.other_node), "%s", cases[i].other_node);
         (void)snprintf(facts.verdict, sizeof(facts.verdict), "%s", cases[i].verdict);
         (void)snprintf(facts.without, sizeof(facts.without), "%s", cases[i].without);
         for (; facts.count < OTHERS_MAX && cases[i].others[facts.count].id != NULL; facts.count++) {
@@ -191,11 +191,11 @@ test_cases(void **state)
             primary->is_failed = reply->is_failed;
             others[facts.count] = (struct place_other){primary, reply->keys};
         }
-        decided = place_decide(&place, &facts, &holder);
-        if (strcmp(holder != NULL ? holder->primary->id : "", cases[i].waits_for) != 0 ||
+        decided = place_decide(&place, &facts, &awaited);
+        if (strcmp(awaited != NULL ? awaited->primary->id : "", cases[i].waits_for) != 0 ||
             decided != (cases[i].waits_for[0] == '\0' ? PLACE_SOLE : PLACE_SPLIT))
             fail_msg("%s: waits for \"%s\", not \"%s\"", cases[i].what,
-                     holder != NULL ? holder->primary->id : "", cases[i].waits_for);
+                     awaited != NULL ? awaited->primary->id : "", cases[i].waits_for);
     }
 }
 
