@@ -127,9 +127,9 @@ on_entry(void *ctx, const struct entry *entry)
 
 /* An id of a history that shares nothing with the present one means that everything is unread. */
 static void
-limit_id(const struct hub *hub, unsigned shard, struct entry_id *id)
+translate_id(const struct hub *hub, unsigned shard, struct entry_id *id)
 {
-    if (store_limit(hub->store, shard, id) != RC_OK)
+    if (store_translate_id(hub->store, shard, id) != RC_OK)
         *id = (struct entry_id){0, 0};
 }
 
@@ -146,12 +146,12 @@ on_history(void *ctx, unsigned shard)
 
     hub_fan_out(hub);
     hub->covered[shard] = (struct reader_covered){.lsn = 0};
-    limit_id(hub, shard, &hub->newest[shard]);
-    limit_id(hub, shard, &hub->shed.hold[shard]);
+    translate_id(hub, shard, &hub->newest[shard]);
+    translate_id(hub, shard, &hub->shed.hold[shard]);
     replay_buffer_reset(&hub->replay_buffer, hub->newest);
     DL_FOREACH (hub->sessions, session) {
         if (shard == 0 || session->client.own_shard == shard)
-            session_limit_ids(session, shard, limit_id);
+            session_translate_ids(session, shard, translate_id);
     }
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_advance(session); /* pages of this server count now (page_budget.c) */

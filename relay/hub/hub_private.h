@@ -500,9 +500,10 @@ void session_leave_resume(struct session *session);
 /* Call it when the store was emptied: no stream entry before the hub's head exists. */
 void session_change_epoch(struct session *session);
 
-/* The ids of the shard are limited by `limit`: the end of the former history was lost. */
-void session_limit_ids(struct session *session, unsigned shard,
-                       void (*limit)(const struct hub *hub, unsigned shard, struct entry_id *id));
+/* The end of the former history was lost: calls `translate` for the session's ids of the shard. */
+void session_translate_ids(struct session *session, unsigned shard,
+                           void (*translate)(const struct hub *hub, unsigned shard,
+                                             struct entry_id *id));
 
 /* ---- page_budget.c: reads pages, within the limits of all users and of each user */
 

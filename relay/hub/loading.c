@@ -96,15 +96,15 @@ begin_after_gap(struct session *session, const char *why)
     session_gap(session, session->cursor, session->cursor, why);
 }
 
-/* Limits the ids to what the client can have read of the present streams. */
+/* Limits the ids to what the client can have read of the present streams (history_translate). */
 static enum rc
-limit_cursor(const struct session *session, struct cursor *cursor)
+translate_cursor(const struct session *session, struct cursor *cursor)
 {
     const struct store *store = session->hub->store;
     const unsigned own = session->client.own_shard;
-    const enum rc rc = store_limit(store, 0, &cursor->shared);
+    const enum rc rc = store_translate_id(store, 0, &cursor->shared);
 
-    return rc == RC_OK && own > 0 ? store_limit(store, own, &cursor->own) : rc;
+    return rc == RC_OK && own > 0 ? store_translate_id(store, own, &cursor->own) : rc;
 }
 
 /* Returns a cursor behind which the entry at the client's cursor is the next one of each stream. */
@@ -169,9 +169,9 @@ read_client_pos(struct session *session)
                                  session->client.own_shard, &session->cursor, deferral);
 
     if (rc == RC_OK)
-        rc = limit_cursor(session, &session->cursor);
+        rc = translate_cursor(session, &session->cursor);
     if (rc == RC_OK)
-        rc = limit_cursor(session, &deferral->from);
+        rc = translate_cursor(session, &deferral->from);
     if (rc == RC_AGAIN && clock_monotonic_us() - session->client.attached_us >= SWITCH_US)
         return RC_CLOSED;
     if (rc != RC_OK)

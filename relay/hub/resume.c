@@ -601,17 +601,17 @@ session_leave_resume(struct session *session)
 /* ---- other histories of the store */
 
 void
-session_limit_ids(struct session *session, unsigned shard,
-                  void (*limit)(const struct hub *hub, unsigned shard, struct entry_id *id))
+session_translate_ids(struct session *session, unsigned shard,
+                      void (*translate)(const struct hub *hub, unsigned shard, struct entry_id *id))
 {
     const struct hub *hub = session->hub;
 
-    limit(hub, shard, cursor_in(&session->cursor, shard));
-    limit(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
+    translate(hub, shard, cursor_in(&session->cursor, shard));
+    translate(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
     if (session_has_gap(session))
-        limit(hub, shard, cursor_in(&session->control.queue->gap_from, shard));
-    limit(hub, shard, cursor_in(&session->pending.at, shard));
-    limit(hub, shard, cursor_in(&session->pending.deferral.from, shard));
+        translate(hub, shard, cursor_in(&session->control.queue->gap_from, shard));
+    translate(hub, shard, cursor_in(&session->pending.at, shard));
+    translate(hub, shard, cursor_in(&session->pending.deferral.from, shard));
 }
 
 void

@@ -65,8 +65,8 @@ struct reader_events {
     void (*on_acked_pairs)(void *ctx, struct bytes pairs);
     void (*on_gone_pairs)(void *ctx, struct bytes pairs);
     /*
-     * The shard has another history (struct history). Limit all ids of the shard by store_limit
-     * before its next stream entry.
+     * The shard has another history (struct history). Translate all ids of the shard by
+     * store_translate_id before its next stream entry.
      */
     void (*on_history)(void *ctx, unsigned shard);
     /* Stream entries up to `reached` were trimmed before all of them were read. */

@@ -107,11 +107,13 @@ uint64_t store_undone_count(const struct store *store);
 /* Records a stream entry that was read. */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
 /*
- * Limits an id of the shard to the end of its generation (struct history), in the stream that the
- * reader reads. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream
- * does not contain the generation.
+ * Translates an id of the shard for the stream that the reader reads (history_translate): it is
+ * limited to the end of its generation or, if that was lost, of the newest earlier one that the
+ * stream contains. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream
+ * contains no such generation.
  */
-MUST_CHECK enum rc store_limit(const struct store *store, unsigned shard, struct entry_id *id);
+MUST_CHECK enum rc store_translate_id(const struct store *store, unsigned shard,
+                                      struct entry_id *id);
 /* False from a failover until the reader reads the new primary of the shard. */
 bool store_is_read(const struct store *store, unsigned shard);
 /* Records that the stream up to this entry covers the WAL up to `to`. For several shards. */

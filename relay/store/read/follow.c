@@ -145,7 +145,7 @@ begin_history(struct shard_stream *stream)
     if (reader->order != NULL)
         order_rewind(reader->order, stream->number);
     cover_begin_history(&stream->cover);
-    if (store_limit(reader->store, stream->number, &stream->delivered) != RC_OK)
+    if (store_translate_id(reader->store, stream->number, &stream->delivered) != RC_OK)
         stream->delivered = (struct entry_id){0, 0};
     stream->at = stream->delivered;
     reader->events.on_history(reader->events.ctx, stream->number);

@@ -491,7 +491,7 @@ store_record_entry(struct store *store, unsigned shard, struct entry_id id)
 }
 
 enum rc
-store_limit(const struct store *store, unsigned shard, struct entry_id *id)
+store_translate_id(const struct store *store, unsigned shard, struct entry_id *id)
 {
     const struct shard *of = &store->shards[shard];
 

@@ -12,11 +12,11 @@
 #include "hub/hub_private.h"
 #include "tests/unit/hub/queued_notifications.h"
 
-enum rc __wrap_store_limit(const struct store *store, unsigned shard, struct entry_id *id);
+enum rc __wrap_store_translate_id(const struct store *store, unsigned shard, struct entry_id *id);
 
 /* Another relay has followed a failover of the store, and this one has not. */
 enum rc
-__wrap_store_limit(const struct store *store, unsigned shard, struct entry_id *id)
+__wrap_store_translate_id(const struct store *store, unsigned shard, struct entry_id *id)
 {
     (void)store;
     (void)shard;
