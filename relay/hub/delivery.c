@@ -77,7 +77,7 @@ defer(struct session *session, struct notification *notification)
 }
 
 void
-session_enqueue(struct session *session, struct notification *notification)
+session_admit(struct session *session, struct notification *notification)
 {
     const struct session_pending *pending = &session->pending;
 
@@ -121,8 +121,8 @@ repeats(struct inflight_entry *entry)
 }
 
 bool
-session_enqueue_pending(struct session *session, struct notification *notification,
-                        enum inflight_state state, bool is_new)
+session_admit_pending(struct session *session, struct notification *notification,
+                      enum inflight_state state, bool is_new)
 {
     struct inflight_entry *entry = find(session, notification);
 
@@ -177,7 +177,7 @@ session_offer(struct session *session, struct notification *notification)
         session_pause(session);
         return;
     }
-    session_enqueue(session, notification);
+    session_admit(session, notification);
     cursor_advance(&session->cursor, notification->shard, notification->id);
 }
 
@@ -232,7 +232,7 @@ session_offer_retry(struct session *session, struct notification *notification)
     if (session->state != SESSION_LIVE || session_is_full(session) ||
         ((pending->pass == PASS_DUE || pending->is_rewound) &&
          find(session, notification) == NULL) ||
-        !session_enqueue_pending(session, notification, INFLIGHT_OPEN, false)) {
+        !session_admit_pending(session, notification, INFLIGHT_OPEN, false)) {
         session_rewind(session);
         return;
     }

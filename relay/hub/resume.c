@@ -45,11 +45,11 @@ deliver_pending(struct session *session, const struct entry *entry)
     if (session->resume.is_continued && !is_new && !is_new_to_poll(session, entry))
         return true;
     notification = session_notification_new(session, entry, shed_cursor(session, session->cursor));
-    has_room = session_enqueue_pending(session, notification,
-                                       entry->is_acked   ? INFLIGHT_ACKED
-                                       : entry->is_ended ? INFLIGHT_ENDED
-                                                         : INFLIGHT_OPEN,
-                                       is_new);
+    has_room = session_admit_pending(session, notification,
+                                     entry->is_acked   ? INFLIGHT_ACKED
+                                     : entry->is_ended ? INFLIGHT_ENDED
+                                                       : INFLIGHT_OPEN,
+                                     is_new);
     notification_unref(notification);
     if (!has_room)
         *deferral = before;
@@ -252,7 +252,7 @@ deliver_deferred(struct session *session, struct notification *notification)
     cursor_advance(&deferral->from, notification->shard, notification->id);
     cursor_advance(&cursor, notification->shard, notification->id);
     moved = session_notification_at(session, notification, shed_cursor(session, cursor), NULL);
-    has_room = session_enqueue_pending(session, moved, known_state(session, notification), true);
+    has_room = session_admit_pending(session, moved, known_state(session, notification), true);
     notification_unref(moved);
     if (has_room)
         return true;
@@ -291,7 +291,7 @@ deliver_next(struct session *session, struct notification *notification)
     if (reads_deferred(session))
         ends_meet_listed(session, &notification->frame);
     if (!notification->needs_ack || !reads_deferred(session))
-        session_enqueue(session, notification);
+        session_admit(session, notification);
     else if (!session_was_sent_early(session, notification) &&
              !deliver_deferred(session, notification))
         return false;

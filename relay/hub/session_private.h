@@ -556,16 +556,18 @@ void session_offer_retry(struct session *session, struct notification *notificat
 void session_mark_retry(struct session *session, const struct notification *notification);
 
 /*
- * Queues a notification that the session has not received; the queue takes a separate reference. If
- * it needs an ack and the in-flight window has no room, it is deferred.
+ * Decides what happens to a notification that the session has not received: it is queued (the queue
+ * takes a separate reference); or deferred, if it needs an ack and the in-flight window has no
+ * room; or dropped, by load shedding or because it has expired; or skipped, for its topic or
+ * because it is in flight.
  */
-void session_enqueue(struct session *session, struct notification *notification);
+void session_admit(struct session *session, struct notification *notification);
 /*
- * Queues a notification that needs an ack and is pending or deferred. False if the in-flight window
- * has no room. `is_new`: the client has not received it before.
+ * The same for one that needs an ack and is pending or deferred; load shedding does not drop it.
+ * False if the in-flight window has no room. `is_new`: the client has not received it before.
  */
-bool session_enqueue_pending(struct session *session, struct notification *notification,
-                             enum inflight_state state, bool is_new);
+bool session_admit_pending(struct session *session, struct notification *notification,
+                           enum inflight_state state, bool is_new);
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
 

@@ -195,7 +195,7 @@ inline find_other() {
 
 inline inflight_add() { inflight[id] = true; inflight_count++ }
 
-inline session_enqueue() {
+inline session_admit() {
     if
     :: needs_ack[id] && inflight[id] -> skip
     :: needs_ack[id] && !inflight[id] && (pass == PASS_DUE || is_rewound || FREE_SLOTS == 0) -> /* defer */
@@ -321,7 +321,7 @@ inline read_stream() {
             if :: READS_DEFERRED -> ends_meet_listed() :: else -> skip fi;
             if
             :: needs_ack[id] && READS_DEFERRED -> deliver_deferred()
-            :: else -> reported = (cursor > id -> cursor : id); session_enqueue()
+            :: else -> reported = (cursor > id -> cursor : id); session_admit()
             fi
         :: else -> skip
         fi;
@@ -429,7 +429,7 @@ active proctype System() {
     /* The reader. */
     :: atomic { head < last ->
         id = head + 1;
-        if :: state == LIVE && cursor < id -> reported = id; session_enqueue(); cursor = id :: else -> skip fi;
+        if :: state == LIVE && cursor < id -> reported = id; session_admit(); cursor = id :: else -> skip fi;
         head = id; offered = commit[id];
         if
         :: IS_LAST_PART(id) -> /* it has the covered position */

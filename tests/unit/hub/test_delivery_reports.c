@@ -148,7 +148,7 @@ set_up(void **state)
     for (unsigned char i = 1; i <= 2; i++) {
         struct notification *notification = group_notification(i);
 
-        session_enqueue(&session, notification);
+        session_admit(&session, notification);
         notification_unref(notification);
         acks_flush(&hub);
     }
@@ -278,7 +278,7 @@ test_a_lost_published_notification_is_sent(void **state)
     complete_report(0, RC_OK, STORE_PAIR_NONE);
     complete_report(1, RC_OK, STORE_PAIR_NONE);
     notification->frame.commit_lsn = 0;
-    session_enqueue(&session, notification);
+    session_admit(&session, notification);
     notification_unref(notification);
     acks_flush(&hub);
     complete_report(2, RC_OK, STORE_PAIR_LOST);
@@ -295,7 +295,7 @@ test_a_redriven_dead_letter_is_reported(void **state)
     (void)state;
     session.pending.pass = PASS_NONE;
     session.inflight.size = 1;
-    session_enqueue(&session, notification);
+    session_admit(&session, notification);
     session_inflight_written(&session, notification);
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
@@ -339,7 +339,7 @@ test_acks_wait_for_reports(void **state)
     hub.pair_requests.call_count += 1000;
     session.pending.pass = PASS_NONE;
     session.inflight.size = 1;
-    session_enqueue(&session, notification);
+    session_admit(&session, notification);
     session_inflight_written(&session, notification);
     hub_ack(&hub, "u1", ids, 1);
     assert_int_equal(call_count, 2);
@@ -393,7 +393,7 @@ test_a_notification_that_was_acknowledged_before_it_was_queued_ends(void **state
     size_t offset = 0;
 
     (void)state;
-    assert_true(session_enqueue_pending(&session, notification, INFLIGHT_OPEN, true));
+    assert_true(session_admit_pending(&session, notification, INFLIGHT_OPEN, true));
     session_inflight_written(&session, notification);
     acks_flush(&hub);
     complete_report(2, RC_OK, STORE_PAIR_PENDING);
@@ -413,7 +413,7 @@ test_a_notification_that_was_acknowledged_before_it_is_written_ends(void **state
     struct notification *notification = acknowledge_elsewhere(3);
 
     (void)state;
-    assert_true(session_enqueue_pending(&session, notification, INFLIGHT_OPEN, true));
+    assert_true(session_admit_pending(&session, notification, INFLIGHT_OPEN, true));
     complete_acks();
     assert_null(session.control.queue);
     session_inflight_written(&session, notification);
