@@ -154,7 +154,7 @@ read_pending(struct session *session)
     struct store_pending_part part = {
         .after = pending->at,
         .last = pending_limit(session),
-        /* What ended follows up to the first notification without room, so the page has that one. */
+        /* What ended follows up to the first notification without room: the page has it, too. */
         .max = pending->pass == PASS_REREAD || room >= SESSION_PAGE ? SESSION_PAGE
                : room > 0                                           ? (size_t)room + 1
                                                                     : 1,
