@@ -51,15 +51,19 @@ check fails "if a shard is covered without its newest row, a barrier is early" p
 check fails "so it is if shard 0 reports again what it reported before" progress.pml -DREPORT_AGAIN
 check fails "so it is if what was read before a failover counts" progress.pml -DFORMER_READS
 
-check holds "an end and a barrier follow all notifications of their transactions" ends.pml ${CLAIRON_LONG:+-DIDS=3}
-check holds "so they do with more notifications, without a resume" ends.pml -DIDS=3 -DCONNECTIONS=1
-check fails "if an end does not wait for deferred notifications, it is early" ends.pml -DNO_REST
-check fails "if a new session does not expect a part of its first transaction in the pending list, the end is early" ends.pml -DIDS=3 -DCONNECTIONS=1 -DNO_STRADDLING
-check fails "so it is if a session that resumes does not expect it" ends.pml -DIDS=3 -DONLY_NEW_STRADDLES
-check fails "if a covered position ends the transaction that commits there, its end is early" ends.pml -DCOVERED_EQUAL
-check fails "if no cursor names open transactions, an end is missing" ends.pml -DNO_MARK
-check fails "if only cursors of the pending list and of ends name them, an end is missing" ends.pml -DPLAIN_CURSORS
-check fails "if a barrier waits only for the cursor, its reply is early" ends.pml -DBARRIER_AT_CURSOR
-check fails "if a barrier does not wait for the rest of the pending list, its reply is early" ends.pml -DBARRIER_IGNORES_DUE
+check holds "an end follows all notifications of its transaction" ends.pml ${CLAIRON_LONG:+-DIDS=3 -DCONNECTIONS=2}
+check holds "so it does with more notifications, without a resume" ends.pml -DIDS=3 -DCONNECTIONS=1
+check fails "if an end does not wait for deferred notifications, it is early" ends.pml -DVARIANT=NO_REST
+check fails "if a new session does not expect a part of its first transaction in the pending list, the end is early" ends.pml -DVARIANT=NO_STRADDLING
+check fails "so it is if a session that resumes does not expect it" ends.pml -DVARIANT=ONLY_NEW_STRADDLES
+check fails "if a covered position ends the transaction that commits there, its end is early" ends.pml -DVARIANT=COVERED_EQUAL
+check fails "if no cursor names open transactions, an end is missing" ends.pml -DVARIANT=NO_MARK
+check fails "if only cursors of the pending list and of ends name them, an end is missing" ends.pml -DVARIANT=PLAIN_CURSORS
+
+check holds "the reply to a barrier follows all notifications of the transactions before it" barriers.pml ${CLAIRON_LONG:+-DIDS=3 -DCONNECTIONS=2}
+check fails "if a barrier does not wait for the streams, its reply is early" barriers.pml -DVARIANT=AT_STORED
+check fails "so it is if a barrier waits only for the cursor" barriers.pml -DVARIANT=AT_CURSOR
+check fails "so it is if a barrier does not wait for the rest of the pending list" barriers.pml -DVARIANT=IGNORES_DUE
+check fails "so it is if a barrier does not wait for deferred notifications that are read from the stream" barriers.pml -DVARIANT=IGNORES_DEFERRAL
 echo "1..$count"
 exit "$status"
