@@ -6,23 +6,18 @@
  * have it on disk. A shard may fail at any moment: it continues with what was on its disk, and requests in flight are
  * lost. The feed may be replaced at any moment; requests of the former feed may still arrive.
  *
- * A relay reads shard 1, and what shard 0 reports. Its session reads from the store up to where the relay has read.
- *
  * The assertions: a confirmed row is on disk; no row is stored twice; the slot never starts beyond the progress of a
- * shard; when the relay takes shard 1 as covered up to a row, a session that has read as far as the relay has all rows of
- * shard 1 up to that row.
+ * shard. cover.pml adds a relay that reads both shards.
  *
- * The names are those of relay/store/write/ingest.c, relay/feed/stream.c and relay/store/read/cover.c.
+ * The names are those of relay/store/write/ingest.c and relay/feed/stream.c.
  *
- *   -DQUIET            some of the WAL has no row: holds, but takes minutes
+ *   -DQUIET            some of the WAL has no row
  *   -DCONFIRM_STORED   rows are confirmed once they are on disk, before shard 1 has recorded that
  *   -DUNCHECKED        advance.lua does not compare the progress with the batch before
- *   -DNO_SENT          shard 1 is covered as far as shard 0
- *   -DREPORT_AGAIN     shard 0 reports the newest row of shard 1 although it is ahead of the feed
- *   -DFORMER_READS     what the relay has read before shard 1 failed counts
+ *   -DREPORT_AGAIN     shard 0 reports the newest row of shard 1 although it is ahead of the feed (for cover.pml)
  */
 #ifndef ROWS
-#define ROWS 2 /* rows are 1 .. ROWS; a position is the number of a row */
+#define ROWS 2 /* rows are 1 .. ROWS, up to 3; a position is the number of a row */
 #endif
 #ifndef FEEDS
 #define FEEDS 2
@@ -30,208 +25,120 @@
 #ifndef FAULTS
 #define FAULTS 1
 #endif
-#define BIT(row) (1 << (row))
-#ifdef REPORT_AGAIN
-#define IS_REPORT true
-#else
-#define IS_REPORT !is_ahead
-#endif
+#define MIN(a, b) ((a) < (b) -> (a) : (b))
+#define MAX(a, b) ((a) > (b) -> (a) : (b))
 
-byte place[ROWS + 1]; /* the row is for shard 0 or 1; 2: WAL without a row, whose position no batch has */
-byte faults;
+/* A set of rows has one bit for each row. */
+#define BIT(row) (1 << (row))
+#define UP_TO(row) (BIT((row) + 1) - 1)
+#define NEWEST(set) ((set) & 8 -> 3 : ((set) & 4 -> 2 : ((set) & 2 -> 1 : 0)))
+
+byte rows[2];                   /* the set of rows for each shard; WAL without a row is in neither */
+byte slot;                      /* the position that was confirmed */
 
 /* the shards, and what is on their disks */
-byte owner[2], position[2], read[2], has[2];
-byte disk_position[2], disk_read[2], disk_has[2];
-byte covered, sent, disk_covered, disk_sent; /* the newest entry of covered.lua in shard 0 */
+typedef shard { byte position, read, has, covered, sent }; /* covered, sent: the newest entry of covered.lua */
+shard shards[2], disks[2];
+byte owner[2], generation[2], fork[2] = ROWS; /* fork: the newest row of the former generation */
 
-/* requests in flight: owner, row or 0, after, position, read or 0, sent, whether it is a record */
-chan requests[2] = [3] of { byte, byte, byte, byte, byte, byte, bool };
+/* The requests in flight, and their fields. `hidden`: of one step, so not part of a state. */
+chan requests[2] = [3] of { byte, byte, byte, byte, byte, byte };
+hidden byte by, row, after, to, lsn, newest; /* row 0: advance.lua; otherwise ingest.lua */
 
 /* the feed */
-byte token, next_row, acquired[2], order_position, sent_position[2], newest_sent, record_lsn;
-bool is_recorded[2], is_acquiring;
-byte slot; /* confirmed */
+byte token, next_row, acquired[2], sent_position[2], order_position, newest_sent, record_lsn;
+hidden byte k, is_ahead;
 
-/* the relay: at, delivered_since (order.c), cover->reported, the newest of shard 0; its session: cursor, what it received */
-byte at, delivered_since, reported, shared_covered, shared_sent, cursor, received;
-byte common; /* the last row of shard 1 that its failure left */
-bool must_follow;
-
-inline newest_row(rows, found) {
-    found = ROWS;
-    do
-    :: found > 0 && !(rows & BIT(found)) -> found--
-    :: else -> break
-    od
-}
-inline lower(value, limit) { if :: value > limit -> value = limit :: else -> skip fi }
-inline raise(value, to) { if :: value < to -> value = to :: else -> skip fi }
-
-init {
-    byte row = 1;
-    atomic {
-        do
-        :: row <= ROWS -> if
-            :: place[row] = 0
-            :: place[row] = 1
-#ifdef QUIET
-            :: place[row] = 2
-#endif
-            fi;
-            row++
-        :: else -> break
-        od;
-        run Feed(); run Shard(0); run Shard(1); run Relay()
-    }
+inline copy(source, target) {
+    target.position = source.position; target.read = source.read; target.has = source.has;
+    target.covered = source.covered; target.sent = source.sent
 }
 
-inline send_advance(k, lsn, is_record) {
-    requests[k] ! token, 0, sent_position[k], order_position, lsn, newest_sent, is_record;
-    raise(sent_position[k], order_position)
+inline acquire(k) {
+    assert(slot <= shards[k].read); /* feed_reset_if_slot_advanced */
+    owner[k] = token;
+    acquired[k] = shards[k].position; sent_position[k] = shards[k].position
 }
 
-proctype Feed() {
-    byte row, k;
-    do
-    /* A new feed, which may be of another relay. */
-    :: atomic { !is_acquiring && token < FEEDS ->
-        token++; is_acquiring = true; k = 0; record_lsn = 0 }
-    :: atomic { is_acquiring && k < 2 ->
-        assert(slot <= read[k]); /* feed_reset_if_slot_advanced */
-        owner[k] = token;
-        acquired[k] = position[k]; sent_position[k] = position[k];
-        if
-        :: k == 1 -> row = has[1]; newest_row(row, newest_sent)
-        :: else -> skip
-        fi;
-        row = 0; k++ }
-    :: atomic { is_acquiring && k == 2 ->
-        is_acquiring = false; next_row = slot + 1; k = 0;
-        order_position = acquired[0]; lower(order_position, acquired[1]) }
-    /* A batch of one row. */
-    :: atomic { token > 0 && !is_acquiring && next_row <= ROWS && len(requests[0]) < 2 && len(requests[1]) < 2 ->
-        row = next_row; next_row++;
-        if
-        :: place[row] == 1 -> raise(newest_sent, row); k = 1
-        :: else -> k = 0
-        fi;
-        if
-        :: place[row] < 2 -> raise(order_position, row)
-        :: else -> skip
-        fi;
-        if
-        :: place[row] < 2 && row > acquired[k] ->
-            requests[k] ! token, row, sent_position[k], row, 0, 0, false; raise(sent_position[k], row)
-        :: else -> skip /* sent again: the shard has it; or no row */
-        fi;
-        send_advance(0, row, false);
-        row = 0; k = 0 }
-    /* Both shards record the progress. */
-    :: atomic { token > 0 && !is_acquiring && record_lsn < next_row - 1 && nfull(requests[0]) && nfull(requests[1]) ->
-        record_lsn = next_row - 1; is_recorded[0] = false; is_recorded[1] = false;
-        send_advance(0, record_lsn, true); send_advance(1, record_lsn, true) }
-#ifdef CONFIRM_STORED
-    :: atomic { token > 0 && !is_acquiring && next_row - 1 > slot && empty(requests[0]) && empty(requests[1]) &&
-            disk_position[0] >= order_position && disk_has[1] == has[1] -> slot = next_row - 1 }
-#endif
-    :: atomic { !is_acquiring && record_lsn > slot && is_recorded[0] && is_recorded[1] &&
-            disk_read[0] >= record_lsn && disk_read[1] >= record_lsn -> slot = record_lsn }
-    od
+inline send(k, row, lsn) {
+    requests[k] ! token, row, sent_position[k], order_position, lsn, newest_sent;
+    sent_position[k] = MAX(sent_position[k], order_position)
 }
 
-proctype Shard(byte k) {
-    byte by, row, after, to, lsn, newest;
-    bool is_record, is_ahead;
-    do
-    :: atomic { requests[k] ? by, row, after, to, lsn, newest, is_record ->
-        if
-        :: owner[k] != by -> skip /* FENCED */
 #ifdef UNCHECKED
-        :: owner[k] == by && position[k] < after && row > 0 -> skip /* BEHIND */
-        :: owner[k] == by && (position[k] >= after || row == 0) ->
+#define FOLLOWS(shard) (row == 0 || shard.position >= after)
 #else
-        :: owner[k] == by && position[k] < after -> skip /* BEHIND */
-        :: owner[k] == by && position[k] >= after ->
+#define FOLLOWS(shard) (shard.position >= after)
 #endif
+#ifdef REPORT_AGAIN
+#define REPORTS (row == 0)
+#else
+#define REPORTS (row == 0 && !is_ahead)
+#endif
+#define THIS shards[_pid]
+
+active [2] proctype Shard() {
+    do
+    :: atomic { requests[_pid] ? by, row, after, to, lsn, newest ->
+        if
+        :: by == owner[_pid] && FOLLOWS(THIS) ->
+            if :: row > THIS.position -> assert(!(THIS.has & BIT(row))); THIS.has = THIS.has | BIT(row) :: else fi;
+            is_ahead = THIS.position > to && lsn < THIS.position;
+            THIS.position = MAX(THIS.position, to);
+            THIS.read = MAX(THIS.read, lsn);
+            if :: _pid == 0 && REPORTS -> THIS.covered = THIS.read; THIS.sent = newest :: else fi
+        :: else /* FENCED or BEHIND */
+        fi }
+    :: atomic { copy(THIS, disks[_pid]) } /* fsync */
+    :: atomic { generation[0] + generation[1] < FAULTS -> /* it fails */
+        copy(disks[_pid], THIS);
+        generation[_pid]++;
+        fork[_pid] = MIN(fork[_pid], NEWEST(THIS.has));
+        do :: requests[_pid] ? _, _, _, _, _, _ :: empty(requests[_pid]) -> break od }
+    od
+}
+
+active proctype Feed() {
+    atomic {
+        for (row : 1 .. ROWS) {
             if
-            :: row > position[k] -> assert(!(has[k] & BIT(row))); has[k] = has[k] | BIT(row)
-            :: else -> skip
-            fi;
-            is_ahead = position[k] > to && lsn < position[k];
-            raise(position[k], to); raise(read[k], lsn);
-            if :: k == 0 && row == 0 && IS_REPORT -> covered = read[0]; sent = newest :: else -> skip fi;
-            if :: is_record && by == token -> is_recorded[k] = true :: else -> skip fi
-        fi;
-        by = 0; row = 0; after = 0; to = 0; lsn = 0; newest = 0; is_record = false; is_ahead = false }
-    :: atomic { disk_position[k] != position[k] || disk_read[k] != read[k] ->
-        disk_position[k] = position[k]; disk_read[k] = read[k]; disk_has[k] = has[k];
-        if :: k == 0 -> disk_covered = covered; disk_sent = sent :: else -> skip fi }
-    :: atomic { faults < FAULTS && !must_follow ->
-        faults++;
-        position[k] = disk_position[k]; read[k] = disk_read[k]; has[k] = disk_has[k];
-        if
-        :: k == 0 -> covered = disk_covered; sent = disk_sent
-        :: else -> row = has[1]; newest_row(row, common); must_follow = true; row = 0
-        fi;
-        do
-        :: requests[k] ? _, _, _, _, _, _, _
-        :: empty(requests[k]) -> break
-        od }
-    od
-}
-
-/* A confirmed row is on disk. */
-inline check_slot(row) {
-    row = 1;
+            :: rows[0] = rows[0] | BIT(row)
+            :: rows[1] = rows[1] | BIT(row)
+#ifdef QUIET
+            :: true
+#endif
+            fi
+        }
+    }
+begin: /* a new feed, which may be of another relay */
+    atomic { token++; record_lsn = 0; acquire(0) }
+    atomic { acquire(1);
+        newest_sent = NEWEST(shards[1].has);
+        order_position = MIN(acquired[0], acquired[1]);
+        next_row = slot + 1 }
     do
-    :: row <= slot -> assert(place[row] == 2 || disk_has[0] & BIT(row) || disk_has[1] & BIT(row)); row++
-    :: else -> break
+    /* A batch of one row. The shard may have it, if it is sent again. */
+    :: atomic { next_row <= ROWS && len(requests[0]) < 2 && len(requests[1]) < 2 ->
+        k = (rows[1] >> next_row) & 1;
+        if
+        :: (rows[0] | rows[1]) & BIT(next_row) ->
+            order_position = MAX(order_position, next_row);
+            newest_sent = (k == 1 -> MAX(newest_sent, next_row) : newest_sent);
+            if :: next_row > acquired[k] -> send(k, next_row, 0) :: else fi
+        :: else
+        fi;
+        send(0, 0, next_row);
+        next_row++ }
+    /* Both shards record the progress. */
+    :: atomic { record_lsn < next_row - 1 && nfull(requests[0]) && nfull(requests[1]) ->
+        record_lsn = next_row - 1; send(0, 0, record_lsn); send(1, 0, record_lsn) }
+    :: atomic { record_lsn > slot && disks[0].read >= record_lsn && disks[1].read >= record_lsn -> slot = record_lsn }
+#ifdef CONFIRM_STORED
+    :: atomic { next_row - 1 > slot && empty(requests[0]) && empty(requests[1]) &&
+        disks[0].position >= order_position && disks[1].has == shards[1].has -> slot = next_row - 1 }
+#endif
+    :: atomic { slot > 0 -> assert(!((rows[0] | rows[1]) & UP_TO(slot) & ~(disks[0].has | disks[1].has))) }
+    :: token < FEEDS -> break
     od;
-    row = 0
-}
-
-proctype Relay() {
-    byte row;
-    do
-    :: atomic { check_slot(row) }
-    :: atomic { shared_covered != covered || shared_sent != sent -> shared_covered = covered; shared_sent = sent }
-    /* XREAD of shard 1: the next row, or its own entry of covered.lua behind the rows. */
-    :: atomic { !must_follow ->
-        row = at + 1;
-        do
-        :: row <= ROWS && !(has[1] & BIT(row)) -> row++
-        :: else -> break
-        od;
-        if
-        :: row <= ROWS -> at = row; raise(delivered_since, row)
-        :: else -> raise(reported, read[1])
-        fi;
-        row = 0 }
-    /* cover_report_shared */
-#ifdef NO_SENT
-    :: atomic { reported < shared_covered -> reported = shared_covered }
-#else
-    :: atomic { reported < shared_covered && (delivered_since >= shared_sent || reported >= shared_sent) -> reported = shared_covered }
-#endif
-    /* begin_history: the reader's connection follows the failover */
-    :: atomic { must_follow ->
-        must_follow = false;
-        lower(at, common); lower(cursor, common); reported = 0;
-#ifndef FORMER_READS
-        delivered_since = 0;
-#endif
-        common = 0 }
-    /* A session reads pages of the server that the reader reads. */
-    :: atomic { !must_follow && cursor < at ->
-        cursor++;
-        if :: has[1] & BIT(cursor) -> received = received | BIT(cursor) :: else -> skip fi }
-    :: atomic { cursor == at && reported > 0 ->
-        row = 1;
-        do
-        :: row <= reported -> assert(place[row] != 1 || received & BIT(row)); row++
-        :: else -> break
-        od;
-        row = 0 }
-    od
+    goto begin
 }
