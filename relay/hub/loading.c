@@ -155,6 +155,16 @@ begin_step(struct session *session, enum load_step step)
                                                               : session->cursor;
 }
 
+/* False while the store is away, or the reader has not followed the connections of the shards. */
+static bool
+reads_newest_history(const struct session *session)
+{
+    const struct store *store = session->hub->store;
+
+    return store_is_serving(store) && store_is_read(store, 0) &&
+           store_is_read(store, session->client.own_shard);
+}
+
 /*
  * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
  * RC_BAD or RC_CLOSED: it is unknown what the client has read.
@@ -172,7 +182,8 @@ read_client_pos(struct session *session)
         rc = translate_cursor(session, &session->cursor);
     if (rc == RC_OK)
         rc = translate_cursor(session, &deferral->from);
-    if (rc == RC_AGAIN && clock_monotonic_us() - session->client.attached_us >= SWITCH_US)
+    if (rc == RC_AGAIN && reads_newest_history(session) &&
+        clock_monotonic_us() - session->client.attached_us >= SWITCH_US)
         return RC_CLOSED;
     if (rc != RC_OK)
         return rc;
