@@ -25,7 +25,11 @@ local function add_notification(id, route, data, ...)
     end
     entry = add_entry(id, route, data, unpack(fields))
     last_entry = entry
-    if added == 0 then call('HSETNX', prefix .. KEY_META, META_FIRST, entry) end
+    -- Not HSETNX: a load of the append-only file may execute a truncated transaction before this one (hello.lua), which then
+    -- replaces its entry.
+    if added == 0 and call('HEXISTS', prefix .. KEY_META, META_FIRST) == 0 then
+        call('HSET', prefix .. KEY_META, META_FIRST, entry)
+    end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then
         log_entry(id, error_owner(route), 'undecodable', 0, '[]', prepared.parts ~= id and data or nil, route)
