@@ -415,8 +415,11 @@ read_replay_buffer(struct session *session)
         }
     }
     if (reads_deferred(session)) {
-        reach(session, session->cursor);
-        session_mark(session, READY_ADVANCE);
+        reach(session, cursor_min(session_head(session), session->cursor));
+        if (reads_deferred(session))
+            hub_repeat_later(session->hub); /* another relay has read further */
+        else
+            session_mark(session, READY_ADVANCE);
         return;
     }
     session_set_state(session, SESSION_LIVE);
