@@ -16,7 +16,7 @@ CREATE FUNCTION clairon_internal.condition_names(stored text) RETURNS text[]
 -- Parses a condition, and keeps it until the end of the command.
 CREATE FUNCTION clairon_internal.keep_condition(relation oid, name text, stored text, origins int2[],
                                        numbers int2[], is_own boolean) RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_keep_condition';
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_keep_condition';
 
 -- The kept conditions that now have other names.
 CREATE FUNCTION clairon_internal.renamed_conditions()

@@ -30,6 +30,17 @@ INSERT INTO t VALUES (8, 'sent');
 ALTER TABLE clairon.rule ADD CONSTRAINT rule_type_check CHECK (type BETWEEN 0 AND 2), ALTER emitter SET NOT NULL;
 COMMIT;
 SELECT payload FROM notes();
+-- a condition without the numbers of its columns does not follow renames
+CREATE TYPE level AS ENUM ('low', 'high');
+CREATE TABLE levels (id int PRIMARY KEY, level level);
+SELECT clairon.watch('levels', 'ALL', only_when => $$level = 'low'$$);
+ALTER TABLE clairon.rule DISABLE TRIGGER bind_columns;
+UPDATE clairon.rule SET column_numbers = NULL WHERE relation = 'levels'::regclass;
+ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER bind_columns;
+ALTER TYPE level RENAME VALUE 'low' TO 'lowest';
+SELECT only_when FROM clairon.rule WHERE relation = 'levels'::regclass;
+DROP TABLE levels;
+DROP TYPE level;
 -- a ttl with a field that exceeds the range of timestamps
 UPDATE clairon.rule SET ttl = '292270 years -105216200 days';
 INSERT INTO t VALUES (9, 'with the last expiration there is');
