@@ -52,14 +52,14 @@ next:
     :: atomic { select(id : 1 .. IDS); is_pair[id] = false }
     :: atomic { select(id : 1 .. IDS); inflight[id] = inflight[id] && is_pair[id] }
     /* The session. */
-    :: atomic { state == LOADING && cursor <= head -> session_load() }
+    :: atomic { state == LOADING -> session_load() }
     :: atomic { state == PENDING -> read_pending() }
     :: atomic { state == STREAM -> read_stream() }
     :: atomic { state == LIVE -> state = STREAM } /* session_pause: its queue is full */
     :: atomic { state == LIVE && (pass == PASS_DUE || is_rewound) -> session_refill() }
     :: atomic { state != LOADING -> is_rewound = true } /* session_rewind: a retry was missed */
     :: atomic { from != NONE -> by_stream = true } /* the pending list lacks some of what is deferred */
-    :: atomic { state == LOADING -> base = last; head = last; covered = 0 } /* another relay, which has just started */
+    :: atomic { state == LOADING -> select(head : 0 .. last); base = head; covered = 0 } /* another relay */
     /* The barrier. */
     :: atomic { state != LOADING && barrier == BARRIER_NONE && last > 0 ->
         position_lsn = commit[last] + 1;

@@ -135,14 +135,14 @@ next:
     :: atomic { select(id : 1 .. IDS); is_pair[id] = false }
     :: atomic { select(id : 1 .. IDS); inflight[id] = inflight[id] && is_pair[id] }
     /* The session. */
-    :: atomic { state == LOADING && cursor <= head -> session_load() }
+    :: atomic { state == LOADING -> session_load() }
     :: atomic { state == PENDING -> read_pending() }
     :: atomic { state == STREAM -> read_stream() }
     :: atomic { state == LIVE -> state = STREAM } /* session_pause: its queue is full */
     :: atomic { state == LIVE && (pass == PASS_DUE || is_rewound) -> session_refill() }
     :: atomic { state != LOADING -> is_rewound = true } /* session_rewind: a retry was missed */
     :: atomic { from != NONE -> by_stream = true } /* the pending list lacks some of what is deferred */
-    :: atomic { state == LOADING -> base = last; head = last; covered = 0 } /* another relay, which has just started */
+    :: atomic { state == LOADING -> select(head : 0 .. last); base = head; covered = 0 } /* another relay */
     /* At rest. */
     :: atomic { head == last && covered > commit[last] && state == LIVE && IS_WHOLE_LIST_READ && from == NONE ->
         for (id : 1 .. last) { assert(!lacks_end[commit[id]] && (received[id] || !IS_WANTED(id))) } }

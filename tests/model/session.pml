@@ -6,11 +6,13 @@
  * acknowledges it. Whether the in-flight window has room is left open: at any time, it may have none.
  *
  * The client receives the lines that the session queues. The connection may break behind each line: then the client
- * resumes from the cursor of this line, perhaps on a relay that has just started.
+ * resumes from the cursor of this line, perhaps on another relay, which may have read less.
  *
  * The functions and fields are those of relay/hub/delivery.c, resume.c, loading.c and outbound.c. The model that
  * includes this file adds the functions of ends.c, client_receives() and session_leave(), and a process whose loop has
  * the label `next`.
+ *
+ *   -DSKIP_UNREAD       what is held back ends where the relay has read to, also before the client's cursor
  */
 #ifndef IDS /* -DIDS is given together with -DCONNECTIONS */
 #define IDS 2
@@ -122,12 +124,17 @@ inline read_pending() {
 }
 
 #define READS_DEFERRED (pass == PASS_FROM_STREAM)
+#ifdef SKIP_UNREAD
+#define IS_REACHED (from >= cursor || id > head)
+#else
+#define IS_REACHED (from >= cursor) /* another relay may have read further than this one */
+#endif
 
 inline read_stream() {
     id = (READS_DEFERRED -> from : cursor) + 1;
     if
-    :: READS_DEFERRED && from >= cursor -> /* reach: a page ends here */
-        cursor = from; pass = PASS_NONE; end_deferral()
+    :: READS_DEFERRED && IS_REACHED -> /* reach: a page ends here */
+        cursor = MAX(cursor, from); pass = PASS_NONE; end_deferral()
     :: READS_DEFERRED && id <= head && NEEDS_SLOT(id) -> /* the in-flight window has no room */
         ends_meet_listed();
         ends_note_held();
