@@ -366,7 +366,7 @@ interface BaseClient {
   ack(ids: string | readonly string[]): void;
   /** Requests a retry after at least `delay` ms. */
   nack(ids: string | readonly string[], options?: { delay?: number }): void;
-  /** Restricts delivery to these and all previously subscribed topics. */
+  /** Restricts delivery to these and all previously subscribed topics. Throws a TypeError for invalid topics. */
   subscribe(topics: string | readonly string[]): void;
   /** Removes topics, written as they were subscribed. After the last topic is removed, all notifications are delivered again. */
   unsubscribe(topics: string | readonly string[]): void;

@@ -1,7 +1,7 @@
 // index.js: connect(): the handlers of an application, duplicate detection, and one connection.
 
 import { NO_REPLY } from './closing.js';
-import { settingsOf } from './options.js';
+import { settingsOf, topicsOf } from './options.js';
 import { createConnection } from './connection.js';
 import { createDedupe } from './dedupe.js';
 import { NOT_APPLIED } from './errors.js';
@@ -84,7 +84,7 @@ export function connect(options) {
 
   /** Restricts delivery to these topics and all topics subscribed before. */
   function subscribe(names) {
-    topics = [...new Set([topics ?? [], names].flat())];
+    topics = topicsOf([topics ?? [], names]);
     link.retopic();
     onFrame({ t: 'topics' }); // lists have missed changes of the new topics
   }

@@ -26,10 +26,7 @@ export function settingsOf(options = {}) {
     const value = settings[name] ?? 1;
     demand(value && value === value >>> 0, `${name} must be a positive integer`);
   }
-  if (settings.topics) {
-    settings.topics = [settings.topics].flat();
-    demand(settings.topics.every((topic) => topic?.trim), 'topics must be an array of strings');
-  }
+  if (settings.topics) settings.topics = topicsOf(settings.topics);
   const { token } = settings;
   demand(token && (token.call || token.trim), 'token must be a string or a function');
   settings.url = socketUrl(settings.url);
@@ -38,6 +35,17 @@ export function settingsOf(options = {}) {
   settings.transports = [settings.transports].flat().filter(hasMeans);
   demand(settings.transports[0], 'no WebSocket: pass the option WebSocket');
   return settings;
+}
+
+/**
+ * Returns the distinct topics. The relay rejects each `connect` that has an invalid topic, more than 256 or more than
+ * 8 kB, so the client would never connect again.
+ */
+export function topicsOf(given) {
+  const topics = [...new Set([given].flat(2))];
+  const areValid = topics.every((topic) => topic?.match?.(/^[^*]{0,254}.$/)) && topics[0] && !topics[256] && !topics.join('')[8192];
+  demand(areValid, 'invalid topics');
+  return topics;
 }
 
 /** Without the check, `127.0.0.1:8080` would be a path, and `localhost:8080` a URL with the scheme `localhost`. */

@@ -31,7 +31,8 @@ const INVALID_OPTIONS = [
   [{ url: ADDRESS, token: 'T', window: -1 }, /window must be a positive integer/],
   [{ url: ADDRESS, token: 'T', window: '8' }, /window must be a positive integer/],
   [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe must be a positive integer/],
-  [{ url: ADDRESS, token: 'T', topics: [7] }, /topics must be an array of strings/],
+  ...[[7], [], ['a*b'], [''], ['a'.repeat(256)], Array.from({ length: 257 }, (_, i) => `t${i}`)]
+    .map((topics) => [{ url: ADDRESS, token: 'T', topics }, /invalid topics/]),
   [{ url: 'localhost:8080', token: 'T' }, /url localhost:8080 must start with \/, ws\(s\):\/\/ or http\(s\):\/\//],
   [{ url: 'relay.example.org', token: 'T' }, /url relay\.example\.org must start with/],
   [{ url: 'ftp://relay.test', token: 'T' }, /url ftp:\/\/relay\.test must start with/],
@@ -68,6 +69,31 @@ test('the option topics accepts one string, even if other topics are delivered',
   client.subscribe('demo.other');
   assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.other']);
   assert.deepEqual([seen, errors], [['a'], []]);
+});
+
+// Otherwise the relay would reject the next `connect`, and each later one.
+test('subscribe() rejects invalid topics, and keeps the others', async (t) => {
+  const { relay, client, errors } = start(t, { topics: 'demo.a*' });
+  const socket = await relay.socket();
+  socket.accept();
+  const many = Array.from({ length: 256 }, (_, i) => `t${i}`);
+  const long = Array.from({ length: 40 }, (_, i) => `${i}`.padEnd(255, 'x'));
+  for (const topics of [undefined, null, '', 7, 'a*b', '**', ['demo.b', ''], 'a'.repeat(256), many, long]) {
+    assert.throws(() => client.subscribe(topics), /^TypeError: connect\(\): invalid topics/, `${topics}`.slice(0, 20));
+  }
+  client.subscribe('*');
+  client.subscribe([]);
+  client.subscribe(many.slice(2));
+  socket.closes(1006);
+  const next = await relay.socket();
+  next.accept();
+  assert.deepEqual(next.sent[0].topics, ['demo.a*', '*', ...many.slice(2)]);
+  assert.deepEqual(errors, []);
+});
+
+test('subscribe() without topics is rejected if there are none', async (t) => {
+  const { client } = start(t);
+  assert.throws(() => client.subscribe([]), /invalid topics/);
 });
 
 for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'an empty string'], [{ token: 'T' }, 'object']]) {
