@@ -201,6 +201,25 @@ contains_token(struct bytes value, const char *word)
 }
 
 /*
+ * RFC 9112, 3.2: a server must reject a Host with other characters than those of a host and a port.
+ * An empty one is valid.
+ */
+static bool
+is_host(struct bytes value)
+{
+    static const char OTHERS[] = "-._~!$&'()*+,;=%:[]";
+
+    for (size_t i = 0; i < value.len; i++) {
+        char c = (char)value.at[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              (c != '\0' && strchr(OTHERS, c) != NULL)))
+            return false;
+    }
+    return true;
+}
+
+/*
  * RFC 9112, 6.3: any other length would make the end of the request ambiguous. False: not a number.
  */
 static bool
@@ -227,6 +246,8 @@ parse_single(struct http_head *head, int i, struct bytes value)
         return "duplicate header that must be unique";
     head->seen |= 1u << i;
     switch (i) {
+    case SINGLE_HOST:
+        return is_host(value) ? NULL : "Host is not a host and a port";
     case SINGLE_LENGTH:
         head->has_length = true;
         return parse_length(value, &head->content_length) ? NULL : "Content-Length is not a number";

@@ -41,6 +41,7 @@ my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 expect_rejected(400, @$_) for Clairon::Test::MalformedHeads::ambiguous($auth);
 is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}\r\n")->{status}, 411, 'a request without a body is rejected');
 is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 does not require Host');
+is(send_raw("GET /healthz HTTP/1.1\r\nHost:$_\r\n\r\n")->{status}, 200, "the Host '$_' is valid") for '', ' x_y.example.org:8080', ' [2001:db8::1]:80', ' %41';
 is(send_raw("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'repeated list headers are valid');
 
 expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no such path/)

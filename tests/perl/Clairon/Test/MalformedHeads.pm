@@ -29,6 +29,7 @@ sub ambiguous
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\rX-C: d\r\n\r\n", 'a bare carriage return', qr/control/ ],
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a NUL', qr/control/ ],
         [ "GET /healthz HTTP/1.1\r\n\r\n", 'a missing Host header', qr/Host/ ],
+        (map { [ "GET /healthz HTTP/1.1\r\nHost: $_\r\n\r\n", "the Host $_", qr/Host is not a host/ ] } 'a b', 'x/y', 'u@x', "x\xe9", 'x"', 'x?y', 'x#y'),
         [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
         [ "GET /v1/rows?source=us%0a HTTP/1.1\r\n$host$auth\r\n", 'an encoded line break in the target', qr/control character/ ],
         [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a NUL in the target', qr/%00/ ],
