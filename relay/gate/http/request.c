@@ -292,8 +292,8 @@ response_allow_origin(struct response *response, const char *origin)
     if (origin == NULL)
         return;
     response_header(response, "Access-Control-Allow-Origin: %s", origin);
-    response_header(response, "Access-Control-Expose-Headers: Clairon-Pos, Retry-After, "
-                              "Idempotency-Replayed, Location, Preference-Applied");
+    response_header(response, "Access-Control-Expose-Headers: Clairon-Pos, Clairon-Next, "
+                              "Retry-After, Idempotency-Replayed, Location, Preference-Applied");
     response_header(response, "Vary: Origin");
 }
 

@@ -315,6 +315,8 @@ is(http(OPTIONS => '/v1/ack', Origin => 'http://evil.example')->{status}, 403, '
 my $foreign = http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://evil.example');
 is($foreign->{status}, 403, 'another origin with a token is rejected');
 is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin receives no CORS headers');
+like($same->{headers}{'access-control-expose-headers'}, qr/\b$_\b/, "the page may read $_")
+  for qw(Clairon-Pos Clairon-Next Retry-After Idempotency-Replayed Location Preference-Applied);
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
     'http://127.0.0.1:1', 'a page of the same host can read the response');
 
