@@ -21,7 +21,7 @@
 #include "store/store.h"
 #include "wire/http_head.h"
 
-#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
+#define AUTHORIZATION_MAX (2 * TOKEN_BYTES_MAX) /* more than a request head */
 #define TICKET_ARGUMENT_MAX 64
 #define EXPIRING_MIN_US (2 * 1000000)
 

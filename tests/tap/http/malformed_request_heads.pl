@@ -50,6 +50,7 @@ expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no s
 expect_rejected(431, @$_, qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 is(send_raw("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'a head below the limit is accepted');
 is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
+like(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 6200) . "\r\n\r\n")->{json}{detail}, qr/longer than 8192/, 'a longer one is rejected with the reason');
 
 # The relay supports Expect: 100-continue.
 my $expecting = Clairon::Test::RawSocket->new($relay);
