@@ -89,7 +89,8 @@ export function openStream(transport, fetch, url) {
   function requestRows(frame) {
     const { source, rule } = frame;
     const name = rule ? `${source}/${rule}` : source;
-    const isNew = !lists.has(name) && lists.size < LISTS_MAX;
+    // The relay would reject the whole stream for an invalid name.
+    const isNew = !lists.has(name) && lists.size < LISTS_MAX && /^[^,/]{1,127}(\/[^,]{1,127})?$/.test(name);
     if (isNew) lists.set(name, { source, rule });
     if (isNew && transport === 'sse') start();
     else fetchReply('rows', pos ? { ...frame, pos } : frame); // it may come from a relay that has not read as far

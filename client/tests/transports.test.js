@@ -584,6 +584,21 @@ test('over SSE a new stream names all lists, and their reload arrives', async (t
   assert.deepEqual([again.path, again.query.source], ['/v1/rows', 'duties']);
 });
 
+test('over SSE a list with an invalid name only fails itself: the stream does not name it', async (t) => {
+  const { http, client, events } = start(t, { transports: ['sse'] });
+  const stream = (await http.next()).stream();
+  stream.sends(connected(), '1');
+  await until('the connection', () => client.state === 'open');
+  for (const source of ['', 'a,', 'x'.repeat(300)]) {
+    const list = client.live(source);
+    const request = await http.next();
+    assert.deepEqual([request.path, request.query], ['/v1/rows', { source, pos: '1' }]);
+    request.respond(400, '{"code":107,"detail":"invalid name"}');
+    await until('the error', () => list.error?.code === 107);
+  }
+  assert.deepEqual(events.state.map(({ state }) => state), ['connecting', 'open']);
+});
+
 test('while the client polls, a list loads its rows again every minute', async (t) => {
   const { client, http } = start(t, { transports: ['poll'] });
   const list = client.live('tasks');
