@@ -42,7 +42,7 @@ const INVALID_OPTIONS = [
 
 for (const [options, message] of INVALID_OPTIONS) {
   test(`connect(${JSON.stringify(options)}) is rejected by name`, () => {
-    assert.throws(() => connect(options), (error) => error instanceof TypeError && message.test(error.message));
+    assert.throws(() => connect(options).close(), (error) => error instanceof TypeError && message.test(error.message));
   });
 }
 
