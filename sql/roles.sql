@@ -20,6 +20,24 @@ BEGIN
     END IF;
 END $$;
 
+-- ALTER DEFAULT PRIVILEGES may have granted more: a role that writes clairon.rule could read any table.
+DO $$
+DECLARE
+    other oid;
+BEGIN
+    FOR other IN SELECT DISTINCT grantee
+                 FROM (SELECT relnamespace, relowner, relacl FROM pg_catalog.pg_class
+                       UNION ALL SELECT pronamespace, proowner, proacl FROM pg_catalog.pg_proc) AS object (space, owner, acl),
+                      pg_catalog.aclexplode(acl)
+                 WHERE space IN ('clairon'::pg_catalog.regnamespace, 'clairon_internal'::pg_catalog.regnamespace)
+                   AND grantee <> owner AND grantee <> 0 LOOP
+        EXECUTE pg_catalog.format('REVOKE ALL ON ALL TABLES IN SCHEMA clairon, clairon_internal FROM %s',
+                                  other::pg_catalog.regrole);
+        EXECUTE pg_catalog.format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal FROM %s',
+                                  other::pg_catalog.regrole);
+    END LOOP;
+END $$;
+REVOKE ALL ON ALL TABLES IN SCHEMA clairon, clairon_internal FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal FROM PUBLIC;
 -- The functions of the view clairon.rules call others by name, as the current user.
 GRANT USAGE ON SCHEMA clairon, clairon_internal TO PUBLIC;

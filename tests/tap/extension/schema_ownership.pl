@@ -42,4 +42,18 @@ $pg->safe_psql('shared', q{DROP EXTENSION clairon; DROP SCHEMA clairon; CREATE S
 is($pg->safe_psql('shared', q{SELECT has_schema_privilege('alice', 'clairon_internal', 'CREATE'), has_schema_privilege('alice', 'clairon_internal', 'USAGE')}),
     'f|t', 'default privileges allow no other role to create objects in the internal schema');
 
+# A role that can write clairon.rule and call clairon.rows could read all tables.
+$pg->safe_psql('shared', q{DROP EXTENSION clairon;
+    ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO alice, PUBLIC; ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO alice; CREATE EXTENSION clairon});
+my @held = (
+    q{SELECT string_agg(relname, ',' ORDER BY relname) FROM pg_class WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')
+        AND has_table_privilege('alice', oid, 'SELECT, INSERT, UPDATE, DELETE')},
+    q{SELECT string_agg(oid::regproc::text, ',' ORDER BY oid::regproc::text) FROM pg_proc
+        WHERE pronamespace IN ('clairon'::regnamespace, 'clairon_internal'::regnamespace) AND has_function_privilege('alice', oid, 'EXECUTE')});
+my @by_default = map { $pg->safe_psql('shared', $_) } @held;
+$pg->safe_psql('shared', q{DROP EXTENSION clairon; ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM alice, PUBLIC;
+    ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM alice; CREATE EXTENSION clairon});
+is_deeply(\@by_default, [ map { $pg->safe_psql('shared', $_) } @held ], 'default privileges grant nothing on tables and functions of the extension');
+is($by_default[0], 'rules', 'other roles can only read the view of their own rules');
+
 done_testing();
