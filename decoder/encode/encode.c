@@ -445,21 +445,18 @@ encode_stamp(StringInfo out, Timestamp value, bool zulu)
     }
 }
 
-/* encode.c */
 static void
 encode_timestamp(struct encoder *encoder, StringInfo out, Datum value)
 {
     encode_stamp(out, DatumGetTimestamp(value), false);
 }
 
-/* encode.c */
 static void
 encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value)
 {
     encode_stamp(out, DatumGetTimestampTz(value), true);
 }
 
-/* encode.c */
 static void
 encode_date(struct encoder *encoder, StringInfo out, Datum value)
 {
@@ -486,7 +483,6 @@ encode_date(struct encoder *encoder, StringInfo out, Datum value)
     encode_literal(out, "\"");
 }
 
-/* encode.c */
 static void
 encode_time(struct encoder *encoder, StringInfo out, Datum value)
 {

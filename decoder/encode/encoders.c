@@ -113,7 +113,6 @@ load(void *arg)
 }
 
 /* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
-/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
 static void
 encode_load_output(Oid function, FmgrInfo *ret_info)
 {
