@@ -54,6 +54,6 @@ my @by_default = map { $pg->safe_psql('shared', $_) } @held;
 $pg->safe_psql('shared', q{DROP EXTENSION clairon; ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM alice, PUBLIC;
     ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM alice; CREATE EXTENSION clairon});
 is_deeply(\@by_default, [ map { $pg->safe_psql('shared', $_) } @held ], 'default privileges grant nothing on tables and functions of the extension');
-is($by_default[0], 'rules', 'other roles can only read the view of their own rules');
+is($by_default[0], 'rules', 'of its relations, other roles read only the view of rules');
 
 done_testing();
