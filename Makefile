@@ -197,7 +197,7 @@ $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_library)
 
 $(BUILD)/asan/tests/unit/http_client/test_http_client: mocks = clock_monotonic_us
 $(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_replies store_report store_ack store_acks_wait store_is_read
-$(BUILD)/asan/tests/unit/hub/test_session_gaps: mocks = store_translate_id
+$(BUILD)/asan/tests/unit/hub/test_session_gaps: mocks = store_translate_id store_is_serving store_is_read
 $(BUILD)/asan/tests/unit/store/test_send_queue: mocks = redisAsyncFormattedCommand
 $(BUILD)/asan/tests/unit/store/test_replicas: mocks = link_send
 

@@ -13,6 +13,10 @@
 #include "tests/unit/hub/queued_notifications.h"
 
 enum rc __wrap_store_translate_id(const struct store *store, unsigned shard, struct entry_id *id);
+bool __wrap_store_is_serving(const struct store *store);
+bool __wrap_store_is_read(const struct store *store, unsigned shard);
+
+static bool is_read; /* the reader reads what the connections of the shards are connected to */
 
 /* Another relay has followed a failover of the store, and this one has not. */
 enum rc
@@ -22,6 +26,21 @@ __wrap_store_translate_id(const struct store *store, unsigned shard, struct entr
     (void)shard;
     (void)id;
     return RC_AGAIN;
+}
+
+bool
+__wrap_store_is_serving(const struct store *store)
+{
+    (void)store;
+    return true;
+}
+
+bool
+__wrap_store_is_read(const struct store *store, unsigned shard)
+{
+    (void)store;
+    (void)shard;
+    return is_read;
 }
 
 static void
@@ -38,6 +57,10 @@ test_cursor_of_a_later_failover_waits_before_a_gap(void **state)
     assert_int_equal(session.state, SESSION_LOADING);
     assert_null(session.control.queue);
     session.client.attached_us -= 5000000;
+    is_read = false;
+    session_load(&session);
+    assert_int_equal(session.state, SESSION_LOADING);
+    is_read = true;
     session_load(&session);
     assert_int_equal(session.state, SESSION_PENDING);
     assert_non_null(memmem(session.control.queue->frames.bytes, session.control.queue->frames.len,
