@@ -18,7 +18,7 @@ sub acknowledge
     my ($window) = @_;
     my $pg    = Clairon::Test::postgresql("window_$window");
     my $store = Clairon::Test::store();
-    my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'delivery.ack_timeout' => '1h' });
+    my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'delivery.ack_timeout' => '1h', 'gate.message_rate' => 0 });
     $pg->safe_psql('postgres', "SELECT count(clairon.notify('USER', '{u1}', jsonb_build_object('n', i), ack_required => true)) FROM generate_series(1, $backlog) i");
     wait_until('the backlog is stored', sub { $store->entries == $backlog });
     my $before = cpu($store);
