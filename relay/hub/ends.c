@@ -6,6 +6,9 @@
  * The streams and the pending list are both in commit order. So a transaction is behind the session
  * when the session has met a later one in either of them; the last one, when both streams of the
  * user cover the WAL behind its commit.
+ *
+ * After a failover that lost notifications of a shard, these are stored again, behind later ones of
+ * the user's other shard. Until the session has read them, only the covered WAL decides.
  */
 #include "hub/hub_private.h"
 
@@ -35,6 +38,7 @@ struct session_ends {
     struct session_ends *next;
     bool is_waiting;    /* in hub->ends.waiting */
     bool is_full;       /* ends wait until the outbound queue is empty */
+    bool is_disordered; /* the streams and the pending list are not in commit order: see above */
     uint64_t met_lsn;   /* the latest transaction that the session has met */
     bool may_straddle;  /* first_xid may have a part in the pending list and a later one */
     uint64_t first_xid; /* the transaction at the session's first cursor; 0: the next one */
@@ -97,6 +101,14 @@ end(struct session_ends *ends, unsigned nth)
 
 /* ---- which transactions have ended */
 
+static bool
+is_covered(const struct session *session, uint64_t lsn)
+{
+    const struct hub *hub = session->hub;
+
+    return hub->covered[0].lsn > lsn && hub->covered[session->client.own_shard].lsn > lsn;
+}
+
 /*
  * True if the streams have no more of the transaction for a live session. Before a first
  * notification was read from both streams since the start, or since the shard is followed, the WAL
@@ -109,15 +121,18 @@ is_over(const struct session *session, struct commit commit)
     const unsigned own = session->client.own_shard;
     const struct commit a = hub->ends.offered[0], b = hub->ends.offered[own];
 
-    return a.lsn > commit.lsn || b.lsn > commit.lsn ||
-           (hub->covered[0].lsn > commit.lsn && hub->covered[own].lsn > commit.lsn);
+    return a.lsn > commit.lsn || b.lsn > commit.lsn || is_covered(session, commit.lsn);
 }
 
 static bool
 is_behind(const struct session_ends *ends, struct commit commit)
 {
+    const struct session *session = ends->session;
+
+    if (ends->is_disordered)
+        return session->state == SESSION_LIVE && is_covered(session, commit.lsn);
     return commit.lsn < ends->met_lsn ||
-           (ends->session->state == SESSION_LIVE && is_over(ends->session, commit));
+           (session->state == SESSION_LIVE && is_over(session, commit));
 }
 
 static void
@@ -141,6 +156,8 @@ ends_settle(struct session *session)
 
     if (!session->has_ends)
         return;
+    if (ends->is_disordered && session->state == SESSION_LIVE)
+        ends->is_disordered = !is_covered(session, session->hub->ends.disordered_lsn);
     for (unsigned i = 0; i < ends->count;) {
         const struct open_transaction *open = &ends->open[i];
         const bool has_rest = !session_is_complete_to(session, open->rest);
@@ -322,7 +339,8 @@ ends_meet_listed(struct session *session, const struct frame *frame)
 
     if (!session->has_ends || commit.xid == 0)
         return;
-    for (unsigned i = 0; i < ends->count && ends->open[i].commit.lsn < commit.lsn; i++)
+    for (unsigned i = 0;
+         !ends->is_disordered && i < ends->count && ends->open[i].commit.lsn < commit.lsn; i++)
         ends->open[i].rest = (struct cursor){.own = {0, 0}};
     meet(ends, commit);
     ends_settle(session);
@@ -426,6 +444,24 @@ ends_change_epoch(struct hub *hub)
 {
     free_shared(hub);
     memset(hub->ends.offered, 0, sizeof(hub->ends.offered));
+    hub->ends.disordered_lsn = 0;
+}
+
+void
+ends_begin_history(struct hub *hub)
+{
+    uint64_t *lsn = &hub->ends.disordered_lsn;
+    struct session *session;
+
+    for (unsigned shard = 0; shard < hub->shards; shard++)
+        *lsn = hub->ends.offered[shard].lsn > *lsn ? hub->ends.offered[shard].lsn : *lsn;
+    DL_FOREACH (hub->sessions, session) {
+        if (!session->has_ends)
+            continue;
+        *lsn = session->ends->met_lsn > *lsn ? session->ends->met_lsn : *lsn;
+        ends_disorder(session);
+    }
+    memset(hub->ends.offered, 0, sizeof(hub->ends.offered));
 }
 
 void
@@ -446,6 +482,14 @@ ends_begin(struct session *session)
     session->hub->ends.is_used = session->has_ends = true;
     session->ends = memory_new(sizeof(*session->ends));
     session->ends->session = session;
+    session->ends->is_disordered = session->hub->ends.disordered_lsn != 0 &&
+                                   !is_covered(session, session->hub->ends.disordered_lsn);
+}
+
+void
+ends_disorder(struct session *session)
+{
+    session->ends->is_disordered = true;
 }
 
 void

@@ -146,6 +146,7 @@ on_history(void *ctx, unsigned shard)
 
     hub_fan_out(hub);
     hub->covered[shard] = (struct reader_covered){.lsn = 0};
+    ends_begin_history(hub);
     translate_id(hub, shard, &hub->newest[shard]);
     translate_id(hub, shard, &hub->shed.hold[shard]);
     replay_buffer_reset(&hub->replay_buffer, hub->newest);

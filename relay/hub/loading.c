@@ -174,10 +174,12 @@ read_client_pos(struct session *session)
 {
     const struct hub *hub = session->hub;
     struct deferral *deferral = &session->pending.deferral;
+    struct cursor read;
     struct ends_mark mark;
     enum rc rc = client_pos_read(session->resume.pos, hub->epoch, hub->shards,
                                  session->client.own_shard, &session->cursor, deferral);
 
+    read = session->cursor;
     if (rc == RC_OK)
         rc = translate_cursor(session, &session->cursor);
     if (rc == RC_OK)
@@ -190,6 +192,8 @@ read_client_pos(struct session *session)
     deferral->from = cursor_min(deferral->from, session->cursor);
     session->has_deferral = !cursor_equal(deferral->from, session->cursor);
     begin_step(session, session->has_ends ? LOAD_ENDS : LOAD_PAIRS);
+    if (session->has_ends && !cursor_equal(read, session->cursor))
+        ends_disorder(session);
     if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
         ends_begin_resumed(session, &mark, frame_at_cursor(session));
         if (mark.is_ended)

@@ -620,6 +620,8 @@ bool session_query_state(struct session *session, unsigned shard, struct entry_i
 
 /* Call it before anything is sent: the session gets the ends of transactions. */
 void ends_begin(struct session *session);
+/* A failover has moved the session's cursor back in one of its streams. Requires has_ends. */
+void ends_disorder(struct session *session);
 /* The session starts at the end of the streams. */
 void ends_begin_new(struct session *session);
 void ends_leave(struct session *session);
