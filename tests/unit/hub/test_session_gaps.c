@@ -53,6 +53,7 @@ test_cursor_of_a_later_failover_waits_before_a_gap(void **state)
     session.client.user = user;
     session.client.attached_us = clock_monotonic_us();
     session.resume.pos = memory_text("e.7-0", 5);
+    is_read = true;
     session_load(&session);
     assert_int_equal(session.state, SESSION_LOADING);
     assert_null(session.control.queue);
