@@ -155,7 +155,7 @@ begin_step(struct session *session, enum load_step step)
                                                               : session->cursor;
 }
 
-/* False while the store is away, or the reader has not followed the connections of the shards. */
+/* False while the store is down, or the reader has not followed the connections of the shards. */
 static bool
 reads_newest_history(const struct session *session)
 {
