@@ -5,6 +5,9 @@
 -- Returns {new acknowledgements, completed notifications}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
+-- include: lone_ack.lua
+local reply = store_lone_ack()
+if reply then return reply end
 -- include: notifications.lua
 -- include: stream_entry.lua
 -- include: ended.lua
@@ -16,9 +19,7 @@ local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
 local due_pairs, acked = {}, 0
--- Only other relays read ack events, so a single relay does not write them. An unregistered relay
--- reloads its state when it returns.
-local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
+local ack_events = has_other_relays(name) and {}
 
 -- The current user, the constant parts of the user's trace event and ack events, and the stream
 -- entries of the user's acks.
@@ -157,10 +158,7 @@ end
 for i = 1, count do
     if firsts[ids[i]] then apply_acks(ids[i]) end
 end
-if ack_events and acked > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', name,
-        'acked', table.concat(ack_events))
-end
+if ack_events and acked > 0 then add_ack_event(name, table.concat(ack_events)) end
 call_chunked(due_pairs, 'ZREM', prefix .. KEY_DUE)
 call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
 save_notifications()

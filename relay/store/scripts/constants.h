@@ -56,6 +56,9 @@
 #define STORE_PRESENCE_REMOVED_MS 60000
 #define STORE_LAST_SEEN_MS 3600000
 
+/* Bytes of a field of KEY_ENDED. */
+#define STORE_ENDED_BYTES_MAX 2048
+
 /* Bytes of the text of a Web Push. */
 #define STORE_WEB_PUSH_MAX 8192
 _Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of the decoder");

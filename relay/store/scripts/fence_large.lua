@@ -1,5 +1,5 @@
 -- fence_large.lua: fence.lua for a batch whose last entry is large.
 -- KEYS, ARGV: as fence.lua, then of the last entry: its bytes, notification id, route, field `after` or ''.
 -- include: last_id.lua
--- include: large.lua
+-- include: record_large.lua
 -- include: fence_batch.lua

@@ -10,6 +10,9 @@
 -- 2 acknowledged, 3 ended otherwise, 4 with Q, its stream entry was lost.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
+-- include: lone_report.lua
+local reply = store_lone_report()
+if reply then return reply end
 -- include: notifications.lua
 -- include: stream_entry.lua
 -- include: ended.lua
@@ -120,10 +123,7 @@ for at = FIRST, #ARGV, 3 do
         states[#states + 1] = kind == 'Q' and is_lost(rest) and LOST or ended_state(id, user, state)
     end
 end
-if #ack_events > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', '-',
-        'acked', table.concat(ack_events))
-end
+if #ack_events > 0 then add_ack_event('-', table.concat(ack_events)) end
 call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery determines the due time
 save_notifications()
 write_ended()

@@ -475,48 +475,4 @@ add_at(7, 1);
 is(run_script('start_position', [$STREAM], position(4, 1), '+'), $next, 'it starts between later notifications');
 is(run_script('start_position', [$STREAM], position(3, 1), '+'), $undone, 'and not before them');
 
-# Returns what the store contains, without the times and random numbers that differ between two runs.
-sub contents
-{
-    my %read = (stream => [ 'XRANGE', '-', '+' ], hash => ['HGETALL'], zset => [ 'ZRANGE', 0, -1 ], string => ['GET']);
-    my @keys = sort @{ $store->execute('KEYS', '*') };
-    my %contents = map { my ($command, @range) = @{ $read{ $store->execute('TYPE', $_) } }; ($_ => $store->execute($command, $_, @range)) } @keys;
-    $contents{'c:meta'} = { @{ $contents{'c:meta'} } };
-    delete $contents{'c:meta'}{history};
-    return JSON->new->canonical->encode(\%contents) =~ s/\d{13}- *\d+/ENTRY/gr;
-}
-
-# lone_notification.lua stores what the whole script would store, or nothing. Each case is stored by both.
-my $whole = $script{ingest} =~ s/^local reply = \Kstore_lone_notification\(\)$/nil/mr;
-isnt($whole, $script{ingest}, 'the script begins with the single notification');
-sub lsn_text { return sprintf '%016x', $_[0] }
-my ($stored, @differences) = (0);
-for my $case (1 .. amount(200, 3000))
-{
-    my $is = one_of(qw(usual other_owner other_epoch behind stored copying first partial string undecodable large longer bare empty));
-    my $route = "\0" x 7 . ($is eq 'undecodable' ? "\4" : "\0") . "\1" x 106;
-    my @record = ('N', position($is eq 'stored' ? 1 : 5, 1), sprintf('%08x-0000-8000-8000-000000000000', $case), $route, 'x' x ($is eq 'large' ? 65536 - 114 : one_of(1, 65535 - 114)));
-    my @commit = $is eq 'bare' ? () : ('C', position(5, 9), $is eq 'longer' ? ('C', position(6, 9)) : ());
-    my $after = $is eq 'other_owner' ? '' : position($is eq 'behind' ? 3 : one_of(1, 2), 1);
-    my @arguments = ($is eq 'other_owner' ? 'four' : 'five', $after, one_of('', map { lsn_text($_) } 1, 5), one_of('', '1:2.3'), $PAIRS, '', $is eq 'empty' ? () : (@record, @commit));
-    my @results = map {
-        my $text = $_;
-        $store->execute('FLUSHALL');
-        my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
-        run_script('acquire', [$PROGRESS], 'five', 'ours', 1, '', 16, 'db');
-        $store->execute('HSET', $PROGRESS, 'position:five', position(2, 1), 'read:five', lsn_text(2), $is eq 'partial' ? ('partial:five', 1) : ());
-        $store->execute('HDEL', 'c:meta', 'copying') if $is ne 'copying';
-        $store->execute('HSET', 'c:meta', 'copying', 1) if $is eq 'copying';
-        $store->execute('HSET', 'c:meta', 'first', '1-1') if $is ne 'first';
-        if ($is eq 'string') { $store->execute('DEL', $STREAM); $store->execute('SET', $STREAM, 1) }
-        my $reply = eval { $store->execute('EVAL', $text, 2, $STREAM, $PROGRESS, 'c', $is eq 'other_epoch' ? 'f' x 16 : $epoch, @arguments) } // error_code($@);
-        $stored++ if $text eq $script{ingest} && ref $reply && $reply->[1] == 1;
-        (ref $reply ? join(' ', map { $_ // '' } @$reply) =~ s/\d{13}-\d+/ENTRY/r : $reply) . ' ' . contents();
-    } $script{ingest}, $whole;
-    my ($same) = ($results[0] ^ $results[1]) =~ /^(\0*)/;
-    push @differences, join ' ', "case $case:", map { substr $_, length $same } @results if $results[0] ne $results[1];
-}
-is_deeply(\@differences, [], 'a single notification is stored as the whole script stores it');
-cmp_ok($stored, '>', 30, 'most notifications are stored');
-
 done_testing();

@@ -8,7 +8,7 @@ do
     -- A field contains stream entries: first one such that all later pairs that ended are listed, then
     -- the entries of these pairs, each with a trailing `!` unless the pair was acknowledged. trim.lua
     -- removes the fields of users without a recent pair: without a field, nothing is known.
-    local ENDED_BYTES_MAX, ENDED_KEPT = 2048, 60
+    local ENDED_KEPT = 60
     local ended_text, ended_users = {}, {}
 
     function entry_of_score(score)
@@ -53,7 +53,7 @@ do
                 end
                 local text = known .. ' ' .. ended_text[user]
                 fields[#fields + 1] = user
-                fields[#fields + 1] = #text > ENDED_BYTES_MAX and shorten_ended(text) or text
+                fields[#fields + 1] = #text > STORE_ENDED_BYTES_MAX and shorten_ended(text) or text
             end
         end
         call_chunked(fields, 'HMSET', prefix .. KEY_ENDED)

@@ -14,10 +14,3 @@ local function has_entry(stream, entry)
     if #claimed > 0 and #pending == 0 then redis.call('XACK', stream, 'clairon', entry) end
     return #claimed > 0
 end
-
--- Returns the number of bytes of a stream entry.
-local function bytes_of(entry)
-    local bytes = 0
-    for _, text in ipairs(entry[2]) do bytes = bytes + #text end
-    return bytes
-end

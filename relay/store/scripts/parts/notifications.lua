@@ -1,11 +1,6 @@
 -- notifications.lua: state of pending notifications. Requires `call`, `stream` and `prefix`.
 
-local function now_ms()
-    local time = call('TIME')
-    return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
-local function integer_text(number) return string.format('%.0f', number) end
+-- include: clock.lua
 -- include: pending_value.lua
 -- include: due_score.lua
 
@@ -129,13 +124,12 @@ end
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
+-- include: trace_event.lua
+
 -- The traces of notifications, and the acknowledgements that are kept with them.
 local kept = {} -- whether a notification's acks are stored separately from its trace
-local add_event, record_event, write_event, write_events, keep_acks, record_acks
+local add_event, record_event, write_events, keep_acks, record_acks
 do
-    -- The trace of a notification is a list of events: stage, ms, attempt, detail, user. The list
-    -- starts with `stored`, and expires after `trace_ms`.
-    local TRACE_EVENTS_MAX = 512
     local traces, trace_ids, trace_entries = {}, {}, {}
     function add_event(id, event)
         local events = traces[id]
@@ -162,27 +156,6 @@ do
 
     function record_event(id, stage, now_text, attempt, detail, user)
         add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
-    end
-
-    -- Starts a new trace, or shortens a long trace. `len` is its length after `count` events were
-    -- added.
-    local function maintain_trace(key, len, count, entry, trace_ms)
-        if len == count then
-            if entry then
-                call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
-            end
-            call('PEXPIRE', key, trace_ms)
-        elseif len > TRACE_EVENTS_MAX then
-            local first = call('LINDEX', key, 0) -- the event `stored`
-            call('LTRIM', key, 1 - TRACE_EVENTS_MAX, -1)
-            call('LPUSH', key, first)
-        end
-    end
-
-    -- Adds one event to a trace, which may be new.
-    function write_event(id, event, entry, trace_ms)
-        local key = prefix .. KEY_TRACE .. id
-        maintain_trace(key, call('RPUSH', key, event), 1, entry, trace_ms)
     end
 
     function write_events(trace_ms)
@@ -281,6 +254,3 @@ local function save_notifications()
     for _, id in ipairs(retried_to_remove) do delete_copies(id) end
     call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_PENDING_LIST)
 end
-
--- The stream of ack events is short, because relays read it promptly.
-local ACK_EVENTS_MAX = 256

@@ -85,16 +85,7 @@ local function pending_value(notification)
     return table.concat(parts, '', 1, len)
 end
 
-local function pending_entry(value) return value:match('^%S+') end
-local function is_retried_value(value) return value:find(' r', 1, true) ~= nil end
-
--- A typical notification has one user, no expiration, one delivery and no receipts. Returns the stream entry of such a
--- value, else nil.
-local function entry_before_last_ack(value)
-    if value:sub(-5, -2) == ' 1 b' then return value:sub(1, -6) end
-    if value:find(' c', 1, true) then return nil end
-    return value:match('^(%S+) 1 b%S[ tw%d]*$')
-end
+-- include: stored_value.lua
 
 -- Many values have the same part after the stream entry, so this part is parsed only once.
 -- after_acks[part][n] is the part after n acks.

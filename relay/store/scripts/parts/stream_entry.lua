@@ -1,7 +1,7 @@
 -- stream_entry.lua: stream entries of pending notifications, and their retries. Requires
 -- notifications.lua.
 -- include: route.lua
--- include: large.lua
+-- include: record_large.lua
 
 -- Scores in pending lists distinguish 1024 stream entries per millisecond. After the clock was set back, all
 -- new entries have the same millisecond. Further entries then move to the next millisecond, so that
@@ -84,9 +84,7 @@ local function claim(entries, from, last, commit)
     call(unpack(words))
 end
 
-local function pack_text(text)
-    return string.char(math.floor(#text / 256), #text % 256) .. text
-end
+-- include: ack_events.lua
 
 local function pack_users(users)
     local packed = {}
