@@ -150,15 +150,16 @@ static void
 read_pending(struct session *session)
 {
     struct session_pending *pending = &session->pending;
-    const int room = inflight_free_slots(&session->inflight);
+    const bool has_received = session->has_deferral && !pending->deferral.by_stream;
+    /* What ended follows up to the first notification without room: the page has it, too. */
+    const int rows = inflight_free_slots(&session->inflight) + has_received;
     struct store_pending_part part = {
         .after = pending->at,
         .last = pending_limit(session),
-        /* What ended follows up to the first notification without room: the page has it, too. */
-        .max = pending->pass == PASS_REREAD || room >= SESSION_PAGE ? SESSION_PAGE
-               : room > 0                                           ? (size_t)room + 1
+        .max = pending->pass == PASS_REREAD || rows >= SESSION_PAGE ? SESSION_PAGE
+               : rows > 0                                           ? (size_t)rows
                                                                     : 1,
-        .has_received = session->has_deferral && !pending->deferral.by_stream,
+        .has_received = has_received,
         .received = pending->deferral.from,
         .undelivered_only = session->resume.is_continued,
     };
