@@ -51,6 +51,21 @@ clock_text_ms(int64_t ms, char ret_text[CLOCK_TEXT_MAX])
     write_text(ms / 1000, ms % 1000, 3, ret_text);
 }
 
+const char *
+clock_http_date(int64_t us)
+{
+    static char text[CLOCK_TEXT_MAX];
+    static time_t formatted = -1;
+    time_t time = (time_t)(us / 1000000);
+    struct tm utc;
+
+    if (time != formatted && gmtime_r(&time, &utc) != NULL) {
+        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &utc);
+        formatted = time;
+    }
+    return text;
+}
+
 /* Reads this number of digits, and the character after them; '\0': any. */
 static bool
 read_number(const char **at, int digits, char after, int *ret_number)

@@ -406,6 +406,9 @@ respond_without_token(struct conn *conn, const struct gate_route *route, const c
 
     if ((route == NULL || !route->is_rate_exempt) && !gate_admits_request(conn)) {
         response_problem_with(&response, 429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
+    } else if (method == HTTP_OPTIONS && conn->head->path_len == 0) { /* RFC 9110, 9.3.7 */
+        response_init(&response, 204, GATE_JSON);
+        response_header(&response, "Allow: GET, HEAD, POST, DELETE, OPTIONS");
     } else if (route == NULL) {
         response_problem(&response, 404, 0, not_found_hint(conn, path));
     } else if (route->respond != NULL && (method == HTTP_GET || method == HTTP_HEAD)) {

@@ -203,9 +203,10 @@ send_head(struct gate_request *request)
     response_init(&response, 200, "text/event-stream");
     response_allow_origin(&response, request->origin);
     len = snprintf(head, sizeof(head),
-                   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                   "HTTP/1.1 200 OK\r\nDate: %s\r\nContent-Type: text/event-stream\r\n"
                    "Cache-Control: no-store, no-transform\r\nX-Accel-Buffering: no\r\n%s"
                    "Connection: close\r\n\r\nretry: %d\n\n",
+                   clock_http_date(clock_wall_us()),
                    response.headers.len > 0 ? response.headers.bytes : "", RETRY_MS);
     buffer_free(&response.headers);
     if (len > 0 && (size_t)len < sizeof(head))

@@ -66,15 +66,12 @@ is_hex_of_control(const char *hex)
  * contains a control character.
  */
 static enum rc
-check_target(const char *target, size_t len, const char **ret_why)
+check_target(const char *target, const char *end, const char **ret_why)
 {
-    const char *end = target + len;
     int arguments = 0;
 
     *ret_why = NULL;
-    if (*target != '/')
-        *ret_why = "request target must be a path";
-    else if (has_control(target, len))
+    if (has_control(target, (size_t)(end - target)))
         *ret_why = "control character in the request target";
     for (const char *at = target; at < end && *ret_why == NULL; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
@@ -133,13 +130,79 @@ method_of(const char *text, size_t len)
     return HTTP_OTHER;
 }
 
+/*
+ * RFC 9112, 3.2: a server must reject a Host with other characters than those of a host and a port.
+ * An empty one is valid.
+ */
+static bool
+is_host(struct bytes value)
+{
+    static const char OTHERS[] = "-._~!$&'()*+,;=%:[]";
+
+    for (size_t i = 0; i < value.len; i++) {
+        char c = (char)value.at[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              (c != '\0' && strchr(OTHERS, c) != NULL)))
+            return false;
+    }
+    return true;
+}
+
+/* Returns the authority of a target in absolute form, otherwise an empty one at the target. */
+static struct bytes
+find_authority(const char *target, const char *end)
+{
+    static const char *const SCHEMES[] = {"http://", "https://"};
+    struct bytes found = {(const unsigned char *)target, 0};
+
+    for (size_t i = 0; i < sizeof(SCHEMES) / sizeof(SCHEMES[0]); i++) {
+        size_t len = strlen(SCHEMES[i]);
+
+        if ((size_t)(end - target) <= len || strncasecmp(target, SCHEMES[i], len) != 0)
+            continue;
+        found.at += len;
+        while ((const char *)found.at + found.len < end && found.at[found.len] != '/' &&
+               found.at[found.len] != '?')
+            found.len++;
+    }
+    return found;
+}
+
+/*
+ * RFC 9112, 3.2: a path, an absolute URI, or * for OPTIONS. The URI has a host (RFC 9110, 4.2.1),
+ * and no user (4.2.4); it may have no path.
+ */
+static enum rc
+parse_target(struct http_head *head, const char *bytes, const char *target, const char *end,
+             const char **ret_why)
+{
+    struct bytes authority = find_authority(target, end);
+    const char *path = (const char *)authority.at + authority.len, *query;
+
+    if (head->method == HTTP_OPTIONS && end - target == 1 && *target == '*') {
+        path = end;
+    } else if (path == target ? *target != '/'
+                              : authority.len == 0 || *authority.at == ':' || !is_host(authority)) {
+        *ret_why = "request target is neither a path nor a valid absolute URI";
+        return RC_BAD;
+    }
+    head->authority_len = (uint16_t)authority.len;
+    head->target = (uint16_t)(path - bytes);
+    head->target_len = (uint16_t)(end - path);
+    query = memchr(path, '?', head->target_len);
+    head->path_len = query != NULL ? (uint16_t)(query - path) : head->target_len;
+    return check_target(path, end, ret_why);
+}
+
 /* Parses "GET /path HTTP/1.1". */
 static enum rc
-parse_first_line(struct http_head *head, const char *line, size_t len, const char **ret_why)
+parse_first_line(struct http_head *head, const char *bytes, const char *line, size_t len,
+                 const char **ret_why)
 {
     static const char VERSION[] = "HTTP/1.";
     const char *blank = memchr(line, ' ', len);
-    const char *end = line + len, *second, *query;
+    const char *end = line + len, *second;
 
     if (blank == NULL || !is_token(line, (size_t)(blank - line))) {
         *ret_why = "request line without a method";
@@ -154,11 +217,7 @@ parse_first_line(struct http_head *head, const char *line, size_t len, const cha
     }
     head->is_1_1 = end[-1] == '1';
     head->method = method_of(line, (size_t)(blank - line));
-    head->target = (uint16_t)(blank + 1 - line);
-    head->target_len = (uint16_t)(second - blank - 1);
-    query = memchr(blank + 1, '?', head->target_len);
-    head->path_len = query != NULL ? (uint16_t)(query - blank - 1) : head->target_len;
-    return check_target(blank + 1, head->target_len, ret_why);
+    return parse_target(head, bytes, blank + 1, second, ret_why);
 }
 
 static bool
@@ -198,25 +257,6 @@ contains_token(struct bytes value, const char *word)
         at = stop + 1;
     }
     return false;
-}
-
-/*
- * RFC 9112, 3.2: a server must reject a Host with other characters than those of a host and a port.
- * An empty one is valid.
- */
-static bool
-is_host(struct bytes value)
-{
-    static const char OTHERS[] = "-._~!$&'()*+,;=%:[]";
-
-    for (size_t i = 0; i < value.len; i++) {
-        char c = (char)value.at[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c != '\0' && strchr(OTHERS, c) != NULL)))
-            return false;
-    }
-    return true;
 }
 
 /*
@@ -328,13 +368,15 @@ parse_lines(struct http_head *head, const char *bytes, size_t len, const char **
         }
         line_len = (size_t)(feed - 1 - line);
         head->parsed = (size_t)(feed + 1 - bytes);
+        if (line_len == 0 && line == bytes)
+            continue; /* RFC 9112, 2.2: some clients send an empty line after a body */
         if (line_len == 0 && head->lines == 0) {
             *ret_why = "empty request line";
             return RC_BAD;
         }
         if (line_len == 0)
             return finish(head, bytes, ret_why);
-        rc = head->lines == 0 ? parse_first_line(head, line, line_len, ret_why)
+        rc = head->lines == 0 ? parse_first_line(head, bytes, line, line_len, ret_why)
                               : parse_field(head, line, line_len, ret_why);
         if (rc != RC_OK)
             return rc;
@@ -451,6 +493,16 @@ decode(const char *at, const char *end, char blank)
         }
     }
     return text;
+}
+
+enum rc
+http_head_host(const struct http_head *head, size_t max, char **ret_text)
+{
+    const size_t len = head->authority_len;
+
+    if (len == 0)
+        return http_head_text(head, "host", max, ret_text);
+    return bounded(memory_text(head->bytes + head->target - len, len), max, ret_text);
 }
 
 static enum rc

@@ -21,21 +21,22 @@ enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_DELETE, HT
  * bytes may move until the head is complete.
  */
 struct http_head {
-    const char *bytes;     /* of the complete head */
-    size_t len;            /* of the complete head */
-    size_t parsed;         /* end of the last complete line */
-    size_t fields;         /* start of the first header */
-    int lines;             /* complete lines */
-    unsigned seen;         /* bitmap of headers that must be unique */
-    uint16_t target;       /* starts with a slash */
-    uint16_t target_len;   /* with the query */
-    uint16_t path_len;     /* without it */
-    bool is_1_1;           /* otherwise HTTP/1.0 */
-    bool is_chunked;       /* Transfer-Encoding: chunked */
-    bool has_length;       /* Content-Length */
-    bool is_last;          /* Connection: close */
-    bool offers_websocket; /* Upgrade: websocket */
-    bool connects_upgrade; /* Connection: upgrade */
+    const char *bytes; /* of the complete head */
+    size_t len;        /* of the complete head */
+    size_t parsed;     /* end of the last complete line */
+    size_t fields;     /* start of the first header */
+    int lines;         /* complete lines */
+    unsigned seen;     /* bitmap of headers that must be unique */
+    uint16_t target;   /* path and query */
+    uint16_t target_len;
+    uint16_t path_len;      /* without the query; 0: * or a URI without a path */
+    uint16_t authority_len; /* before the target, if it is an absolute URI; otherwise 0 */
+    bool is_1_1;            /* otherwise HTTP/1.0 */
+    bool is_chunked;        /* Transfer-Encoding: chunked */
+    bool has_length;        /* Content-Length */
+    bool is_last;           /* Connection: close */
+    bool offers_websocket;  /* Upgrade: websocket */
+    bool connects_upgrade;  /* Connection: upgrade */
     enum http_method method;
     int64_t content_length; /* INT64_MAX: this or longer */
 };
@@ -72,6 +73,8 @@ bool http_head_is(const struct http_head *head, const char *name, const char *va
 /* A header, with all its lines joined by commas; an empty one is missing. */
 MUST_CHECK enum rc http_head_text(const struct http_head *head, const char *name, size_t max,
                                   char **ret_text);
+/* RFC 9112, 3.2.2: the authority of the target, or else the header Host. */
+MUST_CHECK enum rc http_head_host(const struct http_head *head, size_t max, char **ret_text);
 /* A decoded argument of the query, by a name such as "pos=". */
 MUST_CHECK enum rc http_head_argument(const struct http_head *head, const char *name, size_t max,
                                       char **ret_text);

@@ -15,12 +15,18 @@ static void
 check(const char *text, size_t size, const struct http_head *head)
 {
     const char *end = memmem(text, size, "\r\n\r\n", 4);
-    char *header = NULL, *argument = NULL;
+    char *header = NULL, *host = NULL, *argument = NULL;
 
     if (end == NULL || (size_t)(end - text) + 4 > MAX || head->bytes != text ||
-        head->target_len == 0 || text[head->target] != '/' || head->path_len > head->target_len ||
-        text + head->target + head->target_len > end)
+        head->path_len > head->target_len || text + head->target + head->target_len > end)
         __builtin_trap();
+    /* Only * and some URIs have an empty path. Parsers agree where the authority ends. */
+    if (head->path_len > 0 ? text[head->target] != '/'
+                           : head->authority_len == 0 && head->method != HTTP_OPTIONS)
+        __builtin_trap();
+    for (size_t i = head->target - head->authority_len; i < head->target; i++)
+        if (strchr("/?#@\\ ", text[i]) != NULL)
+            __builtin_trap();
     if (head->len < 4 || head->len > size || memcmp(text + head->len - 4, "\r\n\r\n", 4) != 0)
         __builtin_trap();
     for (const char *at = text; at < end; at++) {
@@ -30,6 +36,8 @@ check(const char *text, size_t size, const struct http_head *head)
     }
     if (http_head_text(head, "cookie", 100, &header) == RC_OK)
         free(header);
+    if (http_head_host(head, 100, &host) == RC_OK)
+        free(host);
     if (http_head_argument(head, "a=", 100, &argument) == RC_OK)
         free(argument);
 }

@@ -114,7 +114,7 @@ gate_origin_read(struct conn *conn, const char *origins, char **ret_origin)
 {
     char *origin = NULL, *host = NULL;
     bool is_read = http_head_text(conn->head, "origin", ORIGIN_MAX, &origin) == RC_OK &&
-                   http_head_text(conn->head, "host", HOST_MAX, &host) == RC_OK;
+                   http_head_host(conn->head, HOST_MAX, &host) == RC_OK;
     bool is_allowed =
         is_read && (origin == NULL || (host != NULL && gate_origin_allowed(origins, origin, host)));
 

@@ -312,7 +312,8 @@ response_build(struct response *response, bool is_last, struct buffer *out)
     if (response->status == 426)
         connection = "Upgrade: websocket\r\nConnection: upgrade, close\r\n";
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
-    rc = buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
+    rc = buffer_addf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\n", response->status,
+                     reason_phrase(response->status), clock_http_date(clock_wall_us()));
     if (rc == RC_OK && has_content)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
                          response->body.len + response->lines.len);

@@ -99,7 +99,8 @@ check_handshake(const struct conn *conn, char ret_key[KEY_LEN + 1], struct gate_
     else if (!http_head_is(head, "sec-websocket-version", "13"))
         *ret = (struct gate_rejection){426, 0, "Sec-WebSocket-Version: 13",
                                        "Sec-WebSocket-Version must be 13"};
-    else if (!read_key(head, ret_key) || http_head_is(head, "host", ""))
+    else if (!read_key(head, ret_key) ||
+             (head->authority_len == 0 && http_head_is(head, "host", "")))
         *ret =
             (struct gate_rejection){400, 0, NULL, "missing or invalid Host or Sec-WebSocket-Key"};
     else if (!offers_protocol(head))

@@ -42,6 +42,26 @@ expect_rejected(400, @$_) for Clairon::Test::MalformedHeads::ambiguous($auth);
 is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}\r\n")->{status}, 411, 'a request without a body is rejected');
 is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 does not require Host');
 is(send_raw("GET /healthz HTTP/1.1\r\nHost:$_\r\n\r\n")->{status}, 200, "the Host '$_' is valid") for '', ' x_y.example.org:8080', ' [2001:db8::1]:80', ' %41';
+is(send_raw("GET $_ HTTP/1.1\r\n$host\r\n")->{status}, 200, "the target $_ is valid") for 'http://x/healthz', 'HTTPS://y.example:8443/healthz?a=b';
+is(send_raw("GET http://x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an absolute target without a path is valid');
+is(send_raw("GET http://x/v1/poll?wait=0 HTTP/1.1\r\nHost: y\r\n${auth}Origin: http://x\r\n\r\n")->{status}, 204, 'the host of an absolute target may be the origin');
+is(send_raw("GET http://x/v1/poll?wait=0 HTTP/1.1\r\nHost: y\r\n${auth}Origin: http://y\r\n\r\n")->{status}, 403, 'an absolute target replaces Host');
+is(Clairon::Test::RawSocket->open($relay, ':path' => 'http://x/v1/ws', Host => '')->{response}{status}, 101, 'an upgrade may have an absolute target');
+is(Clairon::Test::RawSocket->open($relay, Host => '')->{response}{status}, 400, 'an upgrade without a host is rejected');
+my $options = send_raw("OPTIONS * HTTP/1.1\r\n$host\r\n");
+is_deeply([ @$options{qw(status body)}, $options->{headers}{allow} ], [ 204, '', 'GET, HEAD, POST, DELETE, OPTIONS' ], 'OPTIONS * returns the methods');
+my $kept = Clairon::Test::RawSocket->new($relay);
+$kept->write("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 2\r\n\r\n{}\r\n$inner");
+is($kept->read_response->{status}, 400, 'the request before an empty line receives a response');
+is($kept->read_response->{status}, 200, 'an empty line before a request line is ignored');
+for my $case ([ 204, "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth" ], [ 404, "GET /nothing HTTP/1.1\r\n$host" ], [ 400, "BAD HTTP/1.1\r\n" ], [ 200, "GET /v1/sse HTTP/1.1\r\n$host$auth" ])
+{
+    my ($status, $request) = @$case;
+    my $socket = Clairon::Test::RawSocket->new($relay);
+    $socket->write("$request\r\n");
+    1 until $socket->{bytes} =~ /\r\n\r\n/ || !$socket->more;
+    like($socket->{bytes}, qr{\AHTTP/1\.1 $status .*\r\nDate: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{4} \d\d:\d\d:\d\d GMT\r\n}, "a response of status $status has a Date");
+}
 is(send_raw("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'repeated list headers are valid');
 
 expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no such path/)

@@ -34,6 +34,18 @@ string_of_the_last_possible_time_fits(void **state)
 }
 
 static void
+http_dates_are_of_the_second(void **state)
+{
+    (void)state;
+    assert_string_equal(clock_http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+    assert_string_equal(clock_http_date(999999), "Thu, 01 Jan 1970 00:00:00 GMT");
+    assert_string_equal(clock_http_date(INT64_C(1742042096123456)),
+                        "Sat, 15 Mar 2025 12:34:56 GMT");
+    assert_string_equal(clock_http_date(INT64_C(1742042095000000)),
+                        "Sat, 15 Mar 2025 12:34:55 GMT");
+}
+
+static void
 times_are_read_with_any_fraction_and_offset(void **state)
 {
     static const struct {
@@ -69,6 +81,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_have_six_or_three_fractional_digits),
         cmocka_unit_test(string_of_the_last_possible_time_fits),
+        cmocka_unit_test(http_dates_are_of_the_second),
         cmocka_unit_test(times_are_read_with_any_fraction_and_offset),
     };
 

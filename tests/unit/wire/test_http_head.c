@@ -69,6 +69,58 @@ valid_heads_are_accepted(void **state)
     assert_int_equal(head.method, HTTP_OTHER);
 }
 
+/* `host` NULL: too long. */
+static void
+check_target(const char *line, const char *target, size_t path_len, const char *host)
+{
+    struct http_head head;
+    const char *why = NULL;
+    char text[512];
+    char *found = NULL;
+    enum rc rc;
+
+    snprintf(text, sizeof(text), "%s HTTP/1.1\r\nHost: y.example\r\n\r\n", line);
+    assert_int_equal(check(text, &head, &why), RC_OK);
+    assert_int_equal(head.target_len, strlen(target));
+    assert_memory_equal(head.bytes + head.target, target, head.target_len);
+    assert_int_equal(head.path_len, path_len);
+    rc = http_head_host(&head, strlen("xx.example:80"), &found);
+    assert_int_equal(rc, host != NULL ? RC_OK : RC_LIMIT);
+    if (host != NULL)
+        assert_string_equal(found, host);
+    free(found);
+}
+
+static void
+authority_of_an_absolute_target_replaces_host(void **state)
+{
+    (void)state;
+    check_target("GET /http://x/", "/http://x/", 10, "y.example");
+    check_target("GET http://x/a/b?c=/d", "/a/b?c=/d", 4, "x");
+    check_target("GET HTTPS://x.example:80/a?b", "/a?b", 2, "x.example:80");
+    check_target("GET http://[::1]:80//a", "//a", 3, "[::1]:80");
+    check_target("GET http://x?a=http://z/b", "?a=http://z/b", 0, "x");
+    check_target("GET http://x", "", 0, "x");
+    check_target("OPTIONS *", "", 0, "y.example");
+    check_target("GET http://xxx.example:80/", "/", 1, NULL);
+}
+
+static void
+one_empty_line_before_a_request_is_ignored(void **state)
+{
+    struct http_head head;
+    const char *why = NULL;
+    char *value = NULL;
+
+    (void)state;
+    check_target("\r\nPOST /a?b=c", "/a?b=c", 2, "y.example");
+    check_target("\r\nGET http://x/a", "/a", 2, "x");
+    assert_int_equal(check("\r\nGET /?b=c HTTP/1.1\r\nHost: x\r\n\r\n", &head, &why), RC_OK);
+    assert_int_equal(http_head_argument(&head, "b=", 8, &value), RC_OK);
+    assert_string_equal(value, "c");
+    free(value);
+}
+
 /* Parses a head with these headers. */
 static void
 parse_fields(const char *fields, char text[512], struct http_head *ret_head)
@@ -314,7 +366,9 @@ static void
 ambiguous_heads_are_rejected(void **state)
 {
     static const char *const bad[][2] = {
-        {"\r\n", "empty"},
+        {"\r\n\r\n", "empty"},
+        {"\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", "empty"},
+        {"\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", "carriage return"},
         {"GET /?a=%00 HTTP/1.1\r\nHost: x\r\n\r\n", "%00"},
         {"GET /?a=b%0a HTTP/1.1\r\nHost: x\r\n\r\n", "encoded control"},
         {"GET /?a=%1F HTTP/1.1\r\nHost: x\r\n\r\n", "encoded control"},
@@ -344,8 +398,20 @@ ambiguous_heads_are_rejected(void **state)
         {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n\r\n", "not chunked"},
         {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "not chunked"},
         {"GET / HTTP/1.1\r\n\r\n", "Host"},
-        {"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
-        {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
+        {"GET http://x/ HTTP/1.1\r\n\r\n", "Host"},
+        {"GET http://x/ HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", "duplicate"},
+        {"GET http:// HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http:///a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http://:80/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http://u@x/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http://x\\@z/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http://x#/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http:/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET ftp://x/a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET * HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"OPTIONS *a HTTP/1.1\r\nHost: x\r\n\r\n", "neither a path"},
+        {"GET http://x/?a=%00 HTTP/1.1\r\nHost: x\r\n\r\n", "%00"},
         {"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1"},
         {"GET / HTTP/1.1 \r\nHost: x\r\n\r\n", "HTTP/1.1"},
         {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "HTTP/1.1"},
@@ -420,6 +486,8 @@ main(void)
         cmocka_unit_test(valid_heads_are_accepted),
         cmocka_unit_test(upgrades_to_websocket_are_recognized),
         cmocka_unit_test(connection_options_are_recognized),
+        cmocka_unit_test(authority_of_an_absolute_target_replaces_host),
+        cmocka_unit_test(one_empty_line_before_a_request_is_ignored),
         cmocka_unit_test(headers_are_found),
         cmocka_unit_test(arguments_are_decoded),
         cmocka_unit_test(a_segment_of_the_path_is_decoded),
