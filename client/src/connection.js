@@ -8,6 +8,7 @@ import { refreshDelay, subjectOf } from './token.js';
 
 const SUBPROTOCOL = 'clairon.v1.json';
 
+const TOKEN_MS = 30_000; // the token function may have to connect to a server too
 const CONNECT_MS = 10_000; // from opening the socket to `connected`
 const PROBE_MS = 5_000; // from a ping of this client to the next frame, of any type
 const DEFAULT_PING_S = 25;
@@ -167,10 +168,13 @@ export function createConnection(options, owner) {
     owner.onError(failure(change.reason, change));
   }
 
-  /** Returns undefined, and reports an error, if no token is available. */
+  /** Returns undefined, and reports an error, if no token is available in time. */
   async function fetchToken() {
     try {
-      const token = canRefresh ? await options.token() : options.token;
+      const token = canRefresh ? await Promise.race([
+        options.token(),
+        new Promise((resolve, reject) => after('token', TOKEN_MS, () => reject(NO_REPLY))),
+      ]) : options.token;
       if (token && token.trim) return token;
       throw new TypeError(`token() returned ${token === '' ? 'an empty string' : typeof token}`);
     } catch (cause) {

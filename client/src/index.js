@@ -55,7 +55,10 @@ export function connect(options) {
     name = `clairon ${settings.url} ${subject}`;
     dedupe.keep(createStored('localStorage', name));
     if (options.tabs === false || !navigator.locks) return; // browsers with locks have BroadcastChannel
-    const tabs = createTabs(name, settings, owner);
+    const tabs = createTabs(name, settings, owner, () => {
+      link = own;
+      own.open();
+    });
     try {
       tabs.open(token);
       own.suspend();

@@ -6,6 +6,7 @@
 //   hello      to the leader: `topics`, and a request for the notifications since `pos` (undefined: new tab)
 //   open       to all: the sender is the leader now
 //   connected  to one: the reply to hello
+//   closed     to one: connect alone, because all tabs have more topics than a connection may have
 //   frames     to all except `from`, or `to` one: frames from the relay, and `pos`, the cursor before them
 //   state      to all: the state of the connection
 //   send       to the leader: send this ack, nack or request of a live list
@@ -16,6 +17,7 @@
 
 import { createConnection } from './connection.js';
 import { createLeadership } from './leadership.js';
+import { topicsOf } from './options.js';
 import { createReplayBuffer } from './replay.js';
 import { isVisible } from './wake.js';
 
@@ -28,7 +30,7 @@ const MAX_PENDING = 1_000;
  * Returns an object with the interface of a connection. `name`: common to all tabs of one user. `owner`: as for a
  * connection, and isAcked(id). `settings`: as for a connection.
  */
-export function createTabs(name, settings, owner) {
+export function createTabs(name, settings, owner, connectAlone) {
   const id = Math.random();
   const connection = createConnection(settings, {
     ...owner,
@@ -150,7 +152,11 @@ export function createTabs(name, settings, owner) {
     // A leader with another version of this page may have changed its user.
     if (!connection.admits((message.change ?? message.frames?.find(({ user }) => user))?.user)) return;
     if (message.leads) unanswered = 0;
-    if (t === 'frames') onTabFrames(message);
+    if (t === 'closed') {
+      life.abort();
+      leave();
+      connectAlone();
+    } else if (t === 'frames') onTabFrames(message);
     else if (leads) serveTab(message);
     else if (t === 'open') hello();
     else if (t === 'connected') onWelcome(message);
@@ -207,11 +213,21 @@ export function createTabs(name, settings, owner) {
 
   // ---- between the leader's connection and the tabs
 
-  /** A new topic invalidates the replay buffer, which does not contain earlier notifications of the topic. */
+  /**
+   * A new topic invalidates the replay buffer, which does not contain earlier notifications of the topic. If the relay
+   * would reject all topics together (see topicsOf()), the last tab has to connect alone.
+   */
   function allTopics() {
     const lists = [owner.wanted(), ...others.values()];
     const before = subscribed;
-    subscribed = lists.includes(undefined) ? undefined : [...new Set(lists.flat())];
+    try {
+      subscribed = lists.includes(undefined) ? undefined : topicsOf(lists);
+    } catch {
+      const [last] = [...others].pop();
+      others.delete(last);
+      post('closed', { to: last });
+      return allTopics();
+    }
     if (before && !subscribed?.every((topic) => before.includes(topic))) replay = createReplayBuffer(null);
     return subscribed;
   }

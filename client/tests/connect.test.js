@@ -25,6 +25,9 @@ function start(t, options = {}) {
   return { relay, client, events };
 }
 
+/** Waits until pending promises have resolved; works with fake timers. */
+const turn = () => new Promise(setImmediate);
+
 test('the first frame is connect, with token, in-flight window and cursor', async (t) => {
   const { relay, events } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
   const socket = await relay.socket();
@@ -260,6 +263,27 @@ test('a failing token function is called again', async (t) => {
   assert.equal(events('error').length, 2);
 });
 
+test('a token function that never settles is called again', async (t) => {
+  const tick = handTimers(t, 'setTimeout');
+  let calls = 0;
+  const { relay, events } = start(t, { token: () => (++calls < 2 ? new Promise(() => {}) : 'T') });
+  await turn();
+  tick(29_999);
+  await turn();
+  assert.deepEqual([events('state').map(({ state }) => state), events('error')], [['connecting'], []]);
+  tick(1);
+  await turn();
+  const { state, reason, retryIn } = events('state').at(-1);
+  assert.deepEqual([state, reason, retryIn <= 4], ['waiting', 'no token: no reply', true]);
+  assert.deepEqual(events('error').map(({ error }) => error.message), ['no token: no reply']);
+  tick(4);
+  (await relay.socket()).accept();
+  assert.deepEqual([calls, events('state').at(-1).state, events('state').at(-1).transport], [2, 'open', 'ws']);
+  tick(20_000); // a timeout of a token that was returned in time has no effect
+  await turn();
+  assert.equal(events('error').length, 1);
+});
+
 test('an expiring frame refreshes the token on the same connection', async (t) => {
   let calls = 0;
   const { relay } = start(t, { token: () => `token ${++calls}` });
@@ -269,9 +293,6 @@ test('an expiring frame refreshes the token on the same connection', async (t) =
   await until('a refresh', () => socket.frames('refresh').length > 0);
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
 });
-
-/** Waits until pending promises have resolved; works with fake timers. */
-const turn = () => new Promise(setImmediate);
 
 test('a token is renewed before it expires, even without an expiring frame', async (t) => {
   const tick = handTimers(t, 'setTimeout');

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
 /** For index.js, the only file that most pages need. */
-export const LIMIT_BYTES = 6_145;
+export const LIMIT_BYTES = 6_205;
 
 export function sizeOf(name) {
   const code = readFileSync(new URL(`../dist/${name}`, import.meta.url));

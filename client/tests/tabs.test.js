@@ -407,6 +407,43 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 
+test('tabs with more topics than a connection may have use a further connection', async (t) => {
+  const topics = (from, to) => Array.from({ length: to - from }, (_, i) => `demo.${from + i}`);
+  const { open, relay, first, second, socket } = await twoTabs(t, { topics: topics(0, 150) });
+  const third = open({ topics: topics(50, 200) });
+  await until('the topics', () => socket.frames('subscribe').length === 1);
+  await isOpen(third);
+  third.client.subscribe(topics(200, 257));
+  const alone = await relay.socket();
+  assert.deepEqual([alone.sent, third.client.state], [[], 'connecting']);
+  alone.accept({ conn: 'c2', resumed: true });
+  const [{ topics: wanted, pos }] = alone.frames('connect');
+  assert.deepEqual([wanted, pos], [topics(50, 257), '0']);
+  await until('the topics of that tab are unsubscribed', () => socket.frames('unsubscribe').length === 1);
+  assert.deepEqual([socket.frames('unsubscribe')[0].topics, socket.frames('subscribe').length], [topics(150, 200), 1]);
+  socket.sends(msg('8', notification('m', { source: 1 })));
+  alone.sends(msg('9', notification('n', { source: 256 })));
+  await until('each tab has its notification', () => second.seen.length === 1 && third.seen.length === 1);
+  assert.deepEqual([first.seen, second.seen, third.seen], [['m'], ['m'], ['n']]);
+  assert.deepEqual([third.client.state, third.gaps, first.errors, third.errors], ['open', [], [], []]);
+  third.client.close();
+  assert.deepEqual([alone.closedWith, socket.closedWith], [1000, undefined]);
+});
+
+test('tabs whose topics are too long for a connection at its first connect have two connections', async (t) => {
+  const { open, relay } = start(t);
+  const long = (letter) => Array.from({ length: 20 }, (_, i) => letter.repeat(250) + i);
+  const tabs = [open({ topics: long('a') }), open({ topics: long('b') })];
+  const sockets = [];
+  for (const at of [0, 1]) {
+    sockets[at] = await relay.socket();
+    sockets[at].accept();
+  }
+  await Promise.all(tabs.map(isOpen));
+  assert.deepEqual(sockets.map(({ sent, closedWith }) => [sent[0].topics.length, closedWith]), [[20, undefined], [20, undefined]]);
+  assert.deepEqual(tabs.map(({ errors }) => errors), [[], []]);
+});
+
 test('the topics of a tab that crashes are unsubscribed', async (t) => {
   const { open, socket } = await twoTabs(t, { topics: ['demo.a'] });
   const third = open({ topics: ['demo.b'] });
