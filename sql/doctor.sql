@@ -353,6 +353,30 @@ CREATE FUNCTION clairon_internal.doctor_roles()
     FROM unnest('{clairon.rule,clairon.rules,clairon.status,clairon.member}'::text[]) AS wanted
     LEFT JOIN pg_roles AS reader ON reader.rolname = 'clairon_relay'
     WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')
+    UNION ALL
+    -- An older build did not revoke what ALTER DEFAULT PRIVILEGES granted. Applications may write
+    -- clairon.member, and delete old rows of other tables.
+    (WITH granted AS (
+        SELECT oid::regclass AS relation, relname, grantee,
+               CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role,
+               string_agg(privilege_type, ', ' ORDER BY privilege_type) AS privileges,
+               bool_or(relname = 'rule' OR privilege_type IN ('INSERT', 'UPDATE', 'TRIGGER')) AS is_written
+        FROM pg_class CROSS JOIN aclexplode(relacl)
+        WHERE relnamespace = 'clairon'::regnamespace AND relkind = 'r' AND privilege_type <> 'SELECT'
+          AND grantee <> relowner AND grantee NOT IN (SELECT oid FROM pg_roles WHERE rolsuper)
+          AND (relname, privilege_type, grantee::regrole::text) <> ('receipt', 'INSERT', 'clairon_relay')
+        GROUP BY oid, relname, grantee)
+     SELECT format('grants on %s to %s', relation, role), false, format('%s has %s', role, privileges),
+            format('REVOKE %s ON %s FROM %s;', privileges, relation, role)
+     FROM granted
+     WHERE is_written
+       AND (relname <> 'member' OR grantee IN (SELECT grantee FROM granted WHERE relname = 'rule')))
+    UNION ALL
+    SELECT DISTINCT format('grants on functions to %s', role), false, format('%s may call internal functions', role),
+           format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal FROM %s;', role)
+    FROM pg_proc CROSS JOIN aclexplode(proacl) CROSS JOIN LATERAL CAST(grantee::regrole AS text) AS role
+    WHERE pronamespace = 'clairon_internal'::regnamespace AND grantee NOT IN (0, proowner)
+      AND grantee NOT IN (SELECT oid FROM pg_roles WHERE rolsuper) AND role NOT IN ('clairon_app', 'clairon_relay')
 $$;
 
 -- The tables whose rows a rule on the table covers: the table itself, its partitions and child

@@ -83,6 +83,19 @@ sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_
 finds('a revoked grant', 'postgresql: grant on clairon.member', qr/lacks SELECT/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');
 repaired('the roles are correct again');
+sql('CREATE ROLE "An app"; CREATE ROLE admin SUPERUSER; GRANT SELECT, INSERT, DELETE ON clairon.member TO "An app"; GRANT SELECT, DELETE ON clairon.receipt, clairon.once_key TO "An app";'
+    . 'GRANT ALL ON ALL TABLES IN SCHEMA clairon TO admin; GRANT ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal TO admin; GRANT EXECUTE ON FUNCTION clairon.forget TO "An app"');
+repaired('grants that applications need are not reported');
+sql('GRANT ALL ON ALL TABLES IN SCHEMA clairon TO "An app"; GRANT ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal TO "An app";'
+    . 'GRANT INSERT ON clairon.rule TO PUBLIC; GRANT ALL ON clairon.receipt TO clairon_relay, clairon_app');
+$found = finds('a role that may write the table of rules', 'postgresql: grants on clairon.rule to "An app"', qr/^"An app" has DELETE, INSERT, REFERENCES/, qr/^REVOKE DELETE, INSERT, .* ON clairon\.rule FROM "An app";$/);
+like($found->{'postgresql: grants on functions to "An app"'}{detail}, qr/may call internal functions/, 'a role that may call internal functions is reported');
+is_deeply([ sort keys %$found ], [ map { "postgresql: grants on $_" } sort((map { "clairon.$_ to \"An app\"" } qw(member notify_key once_key receipt reload rule secret)),
+    'clairon.receipt to clairon_app', 'clairon.receipt to clairon_relay', 'clairon.rule to PUBLIC', 'functions to "An app"') ], 'each grant is reported');
+sql($_->{hint}) for values %$found;
+repaired('the hints revoke the grants');
+is(sql(q{SELECT has_table_privilege('clairon_relay', 'clairon.receipt', 'INSERT'), has_table_privilege('clairon_app', 'clairon.receipt', 'SELECT')}), 't|t', 'the hints revoke nothing else');
+sql('DROP OWNED BY "An app", admin; DROP ROLE "An app", admin');
 
 # The extension and the plugin.
 sql(q{UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'clairon'});
