@@ -528,13 +528,25 @@ $$;
 CREATE FUNCTION clairon_internal.check_source(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    conflict constant text := clairon_internal.source_conflict(relation);
+    conflict text := clairon_internal.source_conflict(relation);
 BEGIN
     IF conflict IS NOT NULL THEN
         RAISE EXCEPTION 'relation % cannot have rules: its name contains a dot', relation
             USING ERRCODE = 'invalid_name',
                   DETAIL = format('A table in schema %I can have the same metadata.source.', conflict),
                   HINT = 'Remove existing rules with clairon.unwatch(), then rename the table or its schema.';
+    END IF;
+    -- public."app.t" may have rules since before the schema app existed.
+    SELECT other.oid::regclass::text INTO conflict
+    FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace AND nspname <> 'public'
+    JOIN pg_class AS other ON other.relname = concat(nspname, '.', pg_class.relname)
+         AND other.relnamespace = to_regnamespace('public')
+    WHERE pg_class.oid = check_source.relation
+      AND EXISTS (SELECT FROM clairon.rule WHERE rule.relation = other.oid);
+    IF conflict IS NOT NULL THEN
+        RAISE EXCEPTION 'relation % cannot have rules: its metadata.source is that of %', relation, conflict
+            USING ERRCODE = 'invalid_name',
+                  HINT = 'Remove the rules of the other table with clairon.unwatch(), then rename that table.';
     END IF;
 END $$;
 

@@ -312,6 +312,19 @@ DROP TABLE "s.t";
 DROP SCHEMA s, "s.x" CASCADE;
 DROP TABLE "s.x.t.y";
 
+-- watch rejects a table if one that had rules before its schema existed has the same source
+CREATE TABLE "later.t" (id int PRIMARY KEY);
+SELECT clairon.watch('"later.t"', 'ALL', live => true);
+CREATE SCHEMA later;
+CREATE TABLE later.t (id int PRIMARY KEY);
+CREATE TABLE later.u (id int PRIMARY KEY);
+SELECT clairon.watch('later.t', 'ALL', live => true);
+SELECT clairon.watch('later.u', 'ALL', live => true);
+SELECT clairon.unwatch('"later.t"');
+SELECT clairon.watch('later.t', 'ALL', live => true);
+DROP TABLE "later.t";
+DROP SCHEMA later CASCADE;
+
 -- rules that deny all or some rows
 SELECT clairon.watch('g', 'ROLE', 'roles', name => 'dropped', live => true);
 SELECT clairon.watch('g', 'ALL', name => 'fails', only_when => '10 / (id - 2) > 0', live => true);
