@@ -64,7 +64,7 @@ export interface SocketLike {
 export interface Options {
   /** ws(s):// or http(s)://, or a path that starts with `/`; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
-  /** A JWT, or a function that returns a fresh JWT, called at each connect and before the token expires. */
+  /** A JWT, or a function that returns a fresh JWT within 30 s, called at each connect and before the token expires. */
   token: string | (() => string | Promise<string>);
   /** Cursor (how far a client has read) to resume from, for example a saved `client.pos`; overrides `storage`. */
   pos?: string;
