@@ -101,7 +101,7 @@ struct ack_queue {
     struct acks waiting; /* acks that wait for an unavailable shard */
 };
 
-/* A question of a session (pair_queries.c). */
+/* A query of a session (delivery.c). */
 struct pair_query {
     struct session *session;           /* NULL: the request is a delivery report */
     struct notification *notification; /* a reference; NULL: a query of its end only */
@@ -368,7 +368,7 @@ void pair_requests_flush(struct hub *hub);
 void pair_requests_apply(struct hub *hub);
 void pair_requests_free(struct hub *hub);
 
-/* ---- inflight.c */
+/* ---- delivery.c */
 
 /* The store states that the user does not have to acknowledge the notification, or not any more. */
 void user_sessions_pair_ended(struct membership *members, const unsigned char id[16],

@@ -1,7 +1,7 @@
 /*
  * pair_requests.c: the queue of what the store learns, or is asked, about pairs before acks: the
- * delivery reports (inflight.c) and the queries of sessions (pair_queries.c). They share it because
- * their order counts: replies are applied in the order of the requests, and an ack follows the
+ * delivery reports and the queries of sessions (delivery.c). They share it because their order
+ * counts: replies are applied in the order of the requests, and an ack follows the
  * report of its delivery. A request is queued, then in a call that is repeated until it succeeds.
  * Then `done` is called.
  */

@@ -81,7 +81,7 @@ void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
                               struct cursor cursor);
 
-/* ---- the in-flight window: inflight.c */
+/* ---- the in-flight window: delivery.c */
 
 /*
  * Whether a notification in flight still waits for an acknowledgement. An ended one occupies no
@@ -117,13 +117,6 @@ inflight_free_slots(const struct inflight *inflight)
 {
     return inflight->size - (inflight->count - inflight->ended);
 }
-
-/* Returns NULL if the notification is not in flight. Valid until the next change. */
-struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
-
-/* The window must not contain it, and must have a free slot unless it has ended. */
-void inflight_add(struct inflight *inflight, const struct notification *notification,
-                  enum inflight_state state);
 
 /* Removes entries that were written and have ended. */
 void inflight_sweep(struct inflight *inflight);
@@ -571,11 +564,6 @@ bool session_admit_pending(struct session *session, struct notification *notific
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
 
-/* ---- notifications in flight, and delivery reports: inflight.c */
-
-/* For the trace of a notification that is not sent for its topic. */
-void session_report_unsubscribed(struct session *session, const struct notification *notification);
-
 /* Call it when the notification was written to the socket. Starts the ack timeout. */
 void session_inflight_written(struct session *session, const struct notification *notification);
 /* Removes a notification that left the outbound queue unwritten. */
@@ -599,14 +587,10 @@ void session_reconcile(struct session *session);
 /* Sends `acked`. Does nothing before `connected`. */
 void session_send_acked(struct session *session, const char *const *ids, size_t count);
 
-/* ---- queries of the store about pairs: pair_queries.c */
-
 /*
- * Asks the store whether the user must acknowledge a notification, and holds it until the reply. If
- * not, it is sent then; later, when the deferred notifications are read from the stream,
- * session_was_sent_early returns true for it. False: too many requests are queued.
+ * True for a deferred notification that was sent without a slot, because the store replied that the
+ * user does not have to acknowledge it.
  */
-bool session_query_recipient(struct session *session, struct notification *notification);
 bool session_was_sent_early(const struct session *session, const struct notification *notification);
 
 /*
