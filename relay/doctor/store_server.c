@@ -12,7 +12,7 @@
 #include "doctor/doctor_private.h"
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
-#include "store/shards/place.h"
+#include "store/shards/shard.h"
 
 #define SERVER_TIMEOUT_S 5
 #define COMMAND_WORDS_MAX 16

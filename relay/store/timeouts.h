@@ -47,7 +47,7 @@
 #define SENTINEL_SUBSCRIBE_TIMEOUT_S 3.0
 #define SENTINEL_RECONNECT_S 1.0
 
-/* The check of a shard's keys (place.c). */
+/* The check of a shard's keys (shard.c). */
 #define PLACE_VERIFY_AGAIN_S 2.0
 #define PLACE_COUNT_TIMEOUT_S 1.0
 

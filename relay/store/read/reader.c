@@ -551,7 +551,7 @@ on_follow_reply(void *ctx, const struct redisReply *reply)
     read_next(connection);
 }
 
-/* Until the shard is up, its node may lack the stream (place.h). See reader_resume. */
+/* Until the shard is up, its node may lack the stream (shard.h). See reader_resume. */
 static void
 open_stream(struct reader_connection *connection)
 {

@@ -1,6 +1,6 @@
 -- hello.lua: prepares a shard for a relay, and returns its epoch and newest stream entry.
 -- KEYS: stream. ARGV: prefix, a new epoch, number of shards, '1' if all shards are on one server,
--- otherwise '', ID of the node of a cluster, which has all keys (place.h), otherwise ''.
+-- otherwise '', ID of the node of a cluster, which has all keys (shard.h), otherwise ''.
 -- Returns {epoch, newest id ever, 1 if the first stream entry is known, otherwise 0, topic prefix
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
 -- of the control stream and transaction id of each of the newest membership changes and reloads},

@@ -110,8 +110,8 @@
 /* The fields of KEY_META. */
 #define META_EPOCH "epoch"     /* identity of the shard's data; a new one announces a gap */
 #define META_SHARDS "shards"   /* number of shards that the store was created with */
-#define META_PLACE "place"     /* ID of the node that has all keys of the shard (place.h) */
-#define META_WITHOUT "without" /* IDs of lost nodes whose keys are abandoned (place.h) */
+#define META_PLACE "place"     /* ID of the node that has all keys of the shard (shard.h) */
+#define META_WITHOUT "without" /* IDs of lost nodes whose keys are abandoned (shard.h) */
 #define META_FIRST "first"     /* the first stream entry ever */
 /* the newest stream entry that trim.lua removed, and the oldest after it, or - */
 #define META_TRIMMED "trimmed"

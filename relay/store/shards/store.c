@@ -2,7 +2,7 @@
  * store.c: opens and closes the store; whether it is up, and with which of its shards.
  *
  * The store is up while all of its shards are up. In a cluster it comes up without shards whose
- * connection is lost, or that wait for their keys (place.h): PostgreSQL retains the WAL with their
+ * connection is lost, or that wait for their keys (shard.h): PostgreSQL retains the WAL with their
  * notifications until they return. At the start all shards are required.
  */
 #include "store/store.h"

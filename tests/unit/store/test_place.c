@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/shards/place.h"
+#include "store/shards/shard.h"
 
 #define OTHERS_MAX 4
 
