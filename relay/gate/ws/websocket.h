@@ -188,10 +188,6 @@ const struct session_transport *gate_transport(const struct websocket *ws);
 /* Keeps the unsent bytes of the frame in which `sent` ends. Returns their number. */
 size_t gate_send_rest(struct out *out, const struct session_pieces *pieces, size_t sent);
 
-/* ---- message.c: the messages of a client */
-
-void gate_message_handle(struct websocket *ws, const char *line, size_t len);
-
 /* ---- receive.c: what arrives */
 
 /* conn becomes a WebSocket, or receives a response. Call it while conn->head is set. */
