@@ -60,7 +60,11 @@ struct gate_redeem {
     void *owner; /* NULL: cancelled */
 };
 /* `done` is not called any more. */
-void gate_redeem_cancel(struct gate_redeem *redeem);
+static inline void
+gate_redeem_cancel(struct gate_redeem *redeem)
+{
+    redeem->owner = NULL;
+}
 
 #define GATE_KEYS_RETRY_S 5 /* until a client presents a token again whose key was not available */
 
@@ -101,8 +105,6 @@ void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, 
 /* Writes the warning if it is due. Returns its length; 0: not due; -1: the token has expired. */
 int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
                       char ret_line[GATE_EXPIRING_MAX]);
-
-/* ---- tickets.c */
 
 /* Handles POST /v1/ticket. */
 void gate_api_ticket(struct gate_request *request);
