@@ -1,9 +1,8 @@
 /*
  * feed_private.h: struct feed, and what its files share.
  *
- * Calls go in one direction: feed.c (events, and the steps to the stream), then slot.c and
- * members.c (steps), then stream.c, then state.c (commands, and the return to WAITING), then
- * side_queries.c.
+ * Calls go in one direction: feed.c (events, and the steps to the stream), then slot.c, then
+ * stream.c, then state.c (commands, and the return to WAITING), then side_queries.c.
  */
 #ifndef CLAIRON_FEED_FEED_PRIVATE_H
 #define CLAIRON_FEED_FEED_PRIVATE_H
@@ -325,12 +324,6 @@ bool feed_reset_if_slot_advanced(struct feed *feed);
 /* Compares the progress with the server's timeline history and resets the store's progress. */
 void feed_on_timeline(struct feed *feed, const char *history);
 
-/* ---- members.c */
-
-bool feed_needs_members(const struct feed *feed);
-void feed_copy_members(struct feed *feed);
-void feed_on_member_rows(struct feed *feed);
-
 /* ---- stream.c */
 
 void feed_stream_start(struct feed *feed);
@@ -386,7 +379,6 @@ void feed_batch_release(struct feed_batch *batch);
 void feed_send_command(struct feed *feed, enum feed_state state, const char *command);
 /* Requests the slot's progress from the store; then calls slot.on_acquired. */
 void feed_acquire(struct feed *feed, enum feed_state state);
-void feed_start_replication(struct feed *feed);
 
 /*
  * A ticket for a request to the store. feed_ticket_redeem frees it and returns its feed. NULL: the

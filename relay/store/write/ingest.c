@@ -21,7 +21,7 @@
 #define INGEST_LSN_TEXT 16                  /* length in hex digits */
 #define COVERED_TEXT (INGEST_LSN_TEXT + 12) /* with a timeline */
 #define POSITION_OF_COPY                                                                           \
-    "0000000000000000ffffffffffffffff" /* end of the copied memberships (members.c) */
+    "0000000000000000ffffffffffffffff" /* end of the copied memberships (feed.c) */
 
 /* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
 static void
