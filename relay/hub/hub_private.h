@@ -408,7 +408,7 @@ void presence_heartbeat(struct hub *hub);
 /* Reports all users: the store is up again, or has lost this relay's users. */
 void presence_announce(struct hub *hub);
 
-/* ---- turn.c */
+/* ---- the turn: hub.c */
 
 void turn_start(struct hub *hub);
 void turn_stop(struct hub *hub);

@@ -406,7 +406,7 @@ void session_free_if_done(struct session *session);
 
 /*
  * Code called by the turn never calls upwards. Such code marks a session, or the hub, with its
- * pending work, which hub/turn.c does before the loop sleeps. A marked session is not freed.
+ * pending work, which hub/hub.c does before the loop sleeps. A marked session is not freed.
  */
 enum ready_reason {
     READY_SEND = 1,   /* write its queues to the socket */
