@@ -1,4 +1,7 @@
-/* jws.h: verifies the signature of a token in JWS compact form (RFC 7515). Pure. */
+/*
+ * jws.h: verifies the signature of a token in JWS compact form (RFC 7515); and the keys of an
+ * issuer: JWK Sets (RFC 7517), and single keys. Pure.
+ */
 #ifndef CLAIRON_WIRE_JWS_H
 #define CLAIRON_WIRE_JWS_H
 
@@ -9,6 +12,10 @@
 #include "base/rc.h"
 
 #define JWS_ALGORITHM_MAX 7
+#define KEY_SET_BYTES_MAX ((size_t)256 * 1024)
+#define KEY_SET_KEYS_MAX 100
+#define KEY_SET_SECRET_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
+#define KEY_SET_ERROR_MAX 160
 
 /* The type of the key decides which algorithms are accepted, never the token's header. */
 enum jws_key_kind {
@@ -28,7 +35,7 @@ struct jws_key {
     char algorithm[JWS_ALGORITHM_MAX + 1];
     char *id;                   /* kid; NULL: none */
     bool fits_any_id;           /* a single key of the settings, which has no kid */
-    struct evp_mac_ctx_st *mac; /* of JWS_KEY_SECRET; see jws_mac_new */
+    struct evp_mac_ctx_st *mac; /* of JWS_KEY_SECRET, after the secret */
     struct evp_pkey_st *public; /* of the other types */
 };
 
@@ -66,13 +73,34 @@ bool jws_is_public(const char *algorithm);
 MUST_CHECK enum rc jws_sign_secret(const char *secret, size_t secret_len, const char *claims,
                                    struct buffer *out);
 
-/*
- * Returns the state of HS256 after the secret, which each signature begins with; it is freed with
- * EVP_MAC_CTX_free. NULL: the secret is empty, or OpenSSL failed; then no signature is valid.
- */
-struct evp_mac_ctx_st *jws_mac_new(const void *secret, size_t len);
-
 /* Whether the signature is that of a key which fits. */
 bool jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key);
+
+/* ---- the keys of an issuer */
+
+/* {0} is an empty set. */
+struct key_set {
+    struct jws_key *keys;
+    size_t count;
+    size_t skipped; /* keys of JWK Sets that are not usable */
+};
+
+/*
+ * Adds the usable keys of a JWK Set. Others are skipped, as RFC 7517 requires: malformed, of an
+ * unknown type or curve, not for signatures, RSA under 2048 bits, and secrets (`oct`) unless they
+ * are allowed. RC_BAD: nothing was added, because it is not a JWK Set or has no usable key; `error`
+ * is the reason.
+ */
+MUST_CHECK enum rc key_set_add_jwks(struct key_set *set, const char *text, size_t len,
+                                    bool allow_secrets, char error[KEY_SET_ERROR_MAX]);
+
+/* Adds an HS256 secret, which fits tokens with any kid. */
+void key_set_add_secret(struct key_set *set, const char *secret, size_t len);
+
+/* Adds a public key in PEM, for RS256 or ES256 by its type, which fits tokens with any kid. */
+MUST_CHECK enum rc key_set_add_pem(struct key_set *set, const char *pem, size_t len);
+
+/* Frees and wipes the keys; the set is empty then. */
+void key_set_free(struct key_set *set);
 
 #endif

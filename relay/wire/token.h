@@ -11,7 +11,7 @@
 #include "base/rc.h"
 #include "wire/audience_name.h"
 #include "wire/cutoff.h"
-#include "wire/key_set.h"
+#include "wire/jws.h"
 
 #define TOKEN_BYTES_MAX 8192
 #define TOKEN_USER_MAX 255

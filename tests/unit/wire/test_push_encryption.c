@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "wire/key_set.h"
+#include "wire/jws.h"
 #include "wire/push_encryption.h"
 
 /* RFC 8291, section 5 */
