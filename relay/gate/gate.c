@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
-#include "gate/http/token_keys.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/client_limits.h"

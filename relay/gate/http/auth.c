@@ -18,7 +18,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "gate/http/request.h"
-#include "gate/http/token_keys.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/store.h"

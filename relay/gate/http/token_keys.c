@@ -4,7 +4,7 @@
  * nothing: a provider that is away, or sends something else, keeps its last keys. If the first
  * fetch fails, the last keys are those in the store.
  */
-#include "gate/http/token_keys.h"
+#include "gate/http/auth.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "gate/http/token_keys.h"
+#include "gate/http/auth.h"
 #include "wire/token.h"
 
 #include "tests/unit/wire/tokens.h"
