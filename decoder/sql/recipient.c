@@ -1,5 +1,6 @@
 /*
- * recipient.c: the user who reads rows: the targets of a rule that address the user.
+ * recipient.c: the user who reads rows: the targets of a rule that address the user; and which rows
+ * the user may read.
  */
 #include "sql/user_rows.h"
 
@@ -9,7 +10,9 @@
 #include "utils/builtins.h"
 
 #include "base/data.h"
+#include "changes/changes.h"
 #include "encode/encode.h"
+#include "plan/plan.h"
 
 /* Collects the targets of each part, as lists of strings in the server's encoding. */
 struct collected {
@@ -216,8 +219,9 @@ belongs_to(const struct recipient *recipient, const char *text, int len)
     return at == end;
 }
 
-bool
-recipient_is_addressed(const struct recipient *recipient, const struct target_list *targets)
+/* True when one of the targets, in the form of a notification, addresses the user. */
+static bool
+is_addressed(const struct recipient *recipient, const struct target_list *targets)
 {
     if (recipient->part_count == 0)
         return true;
@@ -225,4 +229,27 @@ recipient_is_addressed(const struct recipient *recipient, const struct target_li
         if (belongs_to(recipient, targets->texts[i], targets->lengths[i]))
             return true;
     return false;
+}
+
+bool
+recipient_may_read(const struct recipient *recipient, const struct rule *rule)
+{
+    return rule->target_column != 0 || rule->part_count > 0 ||
+           is_addressed(recipient, &rule->literal);
+}
+
+/* Checks the targets first: only_when may be slow, and must warn only about the user's rows. */
+bool
+recipient_may_read_row(const struct recipient *recipient, struct decoder *decoder,
+                       const struct plan *plan, const struct image *row)
+{
+    struct target_list *targets;
+    bool too_many;
+    bool met = true;
+
+    if (plan->target_state == TARGET_COLUMNS &&
+        !(audience_read_targets(decoder, plan, row, &targets, &too_many) &&
+          is_addressed(recipient, targets)))
+        return false;
+    return plan->condition == NULL || (audience_meets_condition(decoder, plan, row, &met) && met);
 }

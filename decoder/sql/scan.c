@@ -362,24 +362,6 @@ load_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     }
 }
 
-/* Checks the targets first: only_when may be slow, and must warn only about the user's rows. */
-static bool
-is_addressed(struct reading *reading)
-{
-    struct decoder *decoder = &reading->decoder;
-    const struct plan *plan = &reading->plan;
-    struct target_list *targets;
-    bool too_many;
-    bool met = true;
-
-    if (plan->target_state == TARGET_COLUMNS &&
-        !(audience_read_targets(decoder, plan, &reading->row, &targets, &too_many) &&
-          recipient_is_addressed(reading->scan->recipient, targets)))
-        return false;
-    return plan->condition == NULL ||
-           (audience_meets_condition(decoder, plan, &reading->row, &met) && met);
-}
-
 static _Noreturn void
 raise_too_many(const struct reading *reading, int64 max, const char *unit)
 {
@@ -456,7 +438,8 @@ read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     struct fragment row;
 
     load_row(reading, tuple, desc);
-    if (!is_addressed(reading))
+    if (!recipient_may_read_row(reading->scan->recipient, &reading->decoder, &reading->plan,
+                                &reading->row))
         return;
     if (reading->scan->request->is_count) {
         reading->scan->count++;

@@ -266,14 +266,6 @@ open_relation(struct call *call)
     return true;
 }
 
-/* True when all rows are addressed to the user, or a column determines which rows are. */
-static bool
-may_address(const struct call *call)
-{
-    return call->rule->target_column != 0 || call->rule->part_count > 0 ||
-           recipient_is_addressed(&call->recipient, &call->rule->literal);
-}
-
 static void
 put_result(void *arg, struct fragment row)
 {
@@ -437,7 +429,7 @@ run_rows(FunctionCallInfo fcinfo, struct call *call)
     if (reading == NULL)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg_internal("%s", call->request.fault_text)));
-    if (may_address(call))
+    if (recipient_may_read(&call->recipient, call->rule))
         row_scan_run(reading);
 }
 
@@ -471,7 +463,7 @@ run_live_rows(FunctionCallInfo fcinfo, struct call *call)
     if (call->rule == NULL)
         return;
     recipient_load(&call->recipient, call->rule, call->user_id, call->groups);
-    if (!may_address(call) || !open_relation(call))
+    if (!recipient_may_read(&call->recipient, call->rule) || !open_relation(call))
         return;
     reading = begin_scan(call);
     if (reading == NULL) {

@@ -251,6 +251,10 @@ extern void row_statement_release(const struct row_query *query, Oid relid, SPIP
 
 /* recipient.c */
 
+struct decoder;
+struct image;
+struct plan;
+
 /* The targets of one part of an audience that address the user. */
 struct recipient_part {
     const char *kind; /* "STRUCTURE"; "" for a user */
@@ -273,9 +277,14 @@ struct recipient {
 extern void recipient_load(struct recipient *recipient, const struct rule *rule,
                            const char *user_id, Jsonb *groups);
 
-/* True when one of the targets, in the form of a notification, addresses the user. */
-extern bool recipient_is_addressed(const struct recipient *recipient,
-                                   const struct target_list *targets);
+/*
+ * Decides who may read rows. The first is true when all rows of the rule are addressed to the user,
+ * or when columns determine which ones: then the second decides for each row, by its targets and
+ * only_when.
+ */
+extern bool recipient_may_read(const struct recipient *recipient, const struct rule *rule);
+extern bool recipient_may_read_row(const struct recipient *recipient, struct decoder *decoder,
+                                   const struct plan *plan, const struct image *row);
 
 /* scan.c */
 
