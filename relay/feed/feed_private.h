@@ -215,7 +215,7 @@ struct feed_feedback {
 /*
  * While CREATING a slot on a standby: requests a snapshot of running transactions from the primary.
  */
-struct feed_primary {
+struct feed_snapshot_request {
     struct postgres_query query;
     bool failure_logged;
 };
@@ -280,7 +280,7 @@ struct feed {
     struct feed_copy copy;
     struct feed_confirm confirm;
     struct feed_feedback feedback;
-    struct feed_primary primary;
+    struct feed_snapshot_request snapshot_request;
     struct feed_status status;
     struct feed_wal wal;
     struct feed_rules rules;
@@ -389,7 +389,7 @@ struct feed *feed_ticket_redeem(struct feed_attempt *ticket);
 
 /* ---- side_queries.c */
 
-void feed_primary_start(struct feed *feed);
+void feed_snapshot_request_start(struct feed *feed);
 void feed_status_start(struct feed *feed);
 void feed_status_end(struct feed *feed);
 /* Until the status is queried, or the slot is in use. A no-op if it was started. */

@@ -44,23 +44,23 @@ on_snapshot_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
 
-    if (!feed->primary.failure_logged)
+    if (!feed->snapshot_request.failure_logged)
         log_warn("feed", "could not request a snapshot of running transactions from the primary",
                  LOG_TEXT("slot", feed->config->feed.slot), LOG_TEXT("error", message));
-    feed->primary.failure_logged = true;
+    feed->snapshot_request.failure_logged = true;
 }
 
 void
-feed_primary_start(struct feed *feed)
+feed_snapshot_request_start(struct feed *feed)
 {
-    feed->primary.failure_logged = false;
-    feed->primary.query =
+    feed->snapshot_request.failure_logged = false;
+    feed->snapshot_request.query =
         (struct postgres_query){.loop = feed->loop,
                                 .conninfo = feed->config->feed.primary_conninfo,
                                 .sql = "SELECT pg_catalog.pg_log_standby_snapshot()",
                                 .on_failure = on_snapshot_failure,
                                 .ctx = feed};
-    postgres_query_repeat(&feed->primary.query, 0.0, SNAPSHOT_EVERY_S);
+    postgres_query_repeat(&feed->snapshot_request.query, 0.0, SNAPSHOT_EVERY_S);
 }
 
 /* ---- status of the server */

@@ -98,7 +98,7 @@ feed_create_slot(struct feed *feed)
             log_info("feed",
                      "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
                      LOG_TEXT("slot", slot));
-            feed_primary_start(feed);
+            feed_snapshot_request_start(feed);
         } else {
             log_info("feed", "creating slot on a standby", LOG_TEXT("slot", slot),
                      LOG_TEXT("hint",
@@ -115,7 +115,7 @@ void
 feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
     log_info("feed", "slot created", LOG_TEXT("slot", feed->config->feed.slot));
-    postgres_query_end(&feed->primary.query);
+    postgres_query_end(&feed->snapshot_request.query);
     feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     ev_timer_again(feed->loop, &feed->connection.timeout);
     feed->slot.must_create = false;

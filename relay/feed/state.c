@@ -92,7 +92,7 @@ feed_drop_connection(struct feed *feed)
     ev_timer_stop(feed->loop, &feed->connection.timeout);
     ev_timer_stop(feed->loop, &feed->feedback.idle);
     feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
-    postgres_query_end(&feed->primary.query);
+    postgres_query_end(&feed->snapshot_request.query);
     feed_status_end(feed);
     postgres_query_end(&feed->rules.query);
     feed_denials_end(feed);
