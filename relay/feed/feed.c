@@ -462,7 +462,7 @@ on_socket(struct ev_loop *loop, ev_io *watcher, int events)
 }
 
 static void
-on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+on_reconnect(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct feed *feed = timer->data;
 
@@ -499,7 +499,7 @@ on_store_up(void *ctx)
     struct feed *feed = ctx;
 
     /* A draining relay leaves the slot to another relay. */
-    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->connection.retry))
+    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->connection.reconnect))
         connect_feed(feed);
 }
 
@@ -528,13 +528,14 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed_batch_reset(&feed->batch, feed->store);
     ev_init(&feed->connection.readable, on_socket);
     ev_init(&feed->connection.writable, on_socket);
-    ev_timer_init(&feed->connection.retry, on_retry, 0.0, 0.0);
+    ev_timer_init(&feed->connection.reconnect, on_reconnect, 0.0, 0.0);
     ev_timer_init(&feed->feedback.timer, feed_on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
     ev_timer_init(&feed->feedback.idle, feed_on_idle, 0.0, 0.0);
     ev_init(&feed->connection.timeout, on_timeout);
     feed->connection.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     feed->connection.readable.data = feed->connection.writable.data = feed;
-    feed->connection.retry.data = feed->feedback.timer.data = feed->connection.timeout.data = feed;
+    feed->connection.reconnect.data = feed->feedback.timer.data = feed->connection.timeout.data =
+        feed;
     feed->feedback.idle.data = feed;
     ev_timer_start(loop, &feed->feedback.timer);
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, feed, NULL};
@@ -557,7 +558,7 @@ feed_close(struct feed *feed)
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
     feed_wal_end(feed);
-    ev_timer_stop(feed->loop, &feed->connection.retry);
+    ev_timer_stop(feed->loop, &feed->connection.reconnect);
     ev_timer_stop(feed->loop, &feed->feedback.timer);
 }
 

@@ -33,7 +33,7 @@
  * The states of the feed. Only feed_set_state changes the state. feed_restart returns to WAITING.
  * In every state except WAITING, a connection to PostgreSQL is open or being opened.
  *
- * WAITING: waits for the retry timer or for the store. Next: CONNECTING.
+ * WAITING: waits for the reconnect timer or for the store. Next: CONNECTING.
  *
  * CONNECTING: host names are resolved, and the server accepts the login. Next: SETTING.
  *
@@ -86,10 +86,10 @@ enum feed_state {
     FEED_STREAMING
 };
 
-/* The connection to PostgreSQL and its retry timer. */
+/* The connection to PostgreSQL and the timer of its reconnect. */
 struct feed_connection {
     struct backoff backoff;
-    ev_timer retry;
+    ev_timer reconnect;
     ev_timer
         timeout; /* limits every state before STREAMING, except those that wait for the store */
     ev_io readable;
@@ -358,7 +358,7 @@ void feed_on_idle(struct ev_loop *loop, ev_timer *timer, int events);
  */
 void feed_set_state(struct feed *feed, enum feed_state state);
 
-/* Logs the reason with fields, drops the connection and retries after the backoff. */
+/* Logs the reason with fields, drops the connection and reconnects after the backoff. */
 #define feed_restart(feed, ...)                                                                    \
     feed_restart_with((feed), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
                       (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})

@@ -12,7 +12,7 @@
 #include "base/states.h"
 #include "store/store.h"
 
-#define FEED_HELD_RETRY_S 0.5
+#define FEED_HELD_RECONNECT_S 0.5
 #define RESTART_FIELDS_MAX 6
 
 /* The transitions of enum feed_state. */
@@ -126,7 +126,7 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
 {
     struct log_field all[RESTART_FIELDS_MAX + 2];
     size_t count = 0;
-    double delay_s = FEED_HELD_RETRY_S;
+    double delay_s = FEED_HELD_RECONNECT_S;
 
     if (feed->state == FEED_WAITING || feed->closing)
         return;
@@ -147,9 +147,9 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
     }
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
-    ev_timer_stop(feed->loop, &feed->connection.retry);
-    ev_timer_set(&feed->connection.retry, delay_s, 0.0);
-    ev_timer_start(feed->loop, &feed->connection.retry);
+    ev_timer_stop(feed->loop, &feed->connection.reconnect);
+    ev_timer_set(&feed->connection.reconnect, delay_s, 0.0);
+    ev_timer_start(feed->loop, &feed->connection.reconnect);
 }
 
 void

@@ -14,8 +14,8 @@
 #include "base/memory.h"
 
 #define SECOND_US INT64_C(1000000)
-#define RETRY_BASE_MS 250
-#define RETRY_CAP_MS 10000
+#define RECONNECT_BASE_MS 250
+#define RECONNECT_CAP_MS 10000
 #define IDLE_US (60 * SECOND_US)
 #define OPENING_US (10 * SECOND_US)
 #define TIMEOUT_GRACE_US (1 * SECOND_US) /* extra time in which the server can cancel a query */
@@ -26,7 +26,7 @@
 
 /*
  * CLOSED: not connected. Opened when a query waits and no connection is IDLE; only one at a time,
- * and not before retry_us. Next: OPENING.
+ * and not before reconnect_us. Next: OPENING.
  *
  * OPENING: connects, and sets up the session. Next: IDLE; CLOSED on an error or a timeout.
  *
@@ -68,8 +68,8 @@ struct rows_pool {
     struct rows_connection *connections;
     int count;
     struct backoff backoff;
-    int64_t retry_us;  /* earliest time to reconnect; monotonic */
-    size_t held_bytes; /* total size of results in memory */
+    int64_t reconnect_us; /* earliest time to reconnect; monotonic */
+    size_t held_bytes;    /* total size of results in memory */
     struct throttle warnings;
     struct throttle denials;
 };
@@ -358,15 +358,15 @@ on_session_ready(void *ctx)
 
 /* When a server restarts, all connections are lost simultaneously: one backoff applies to all. */
 static void
-delay_retry(struct rows_pool *pool, const char *what, const char *error)
+delay_reconnect(struct rows_pool *pool, const char *what, const char *error)
 {
     int64_t now_us = clock_monotonic_us();
     int64_t delay_ms;
 
-    if (pool->retry_us > now_us)
+    if (pool->reconnect_us > now_us)
         return;
     delay_ms = backoff_next_ms(&pool->backoff);
-    pool->retry_us = now_us + delay_ms * 1000;
+    pool->reconnect_us = now_us + delay_ms * 1000;
     log_warn("rows", what, LOG_TEXT("error", error), LOG_INT("retry_ms", delay_ms),
              LOG_TEXT("hint", hint_of(NULL, error)));
 }
@@ -391,11 +391,11 @@ on_session_lost(void *ctx, const char *message)
         end_stuck_query(connection, ROWS_CONNECTION_CLOSED);
         return;
     case ROWS_CONNECTION_OPENING:
-        delay_retry(connection->pool, "could not connect to PostgreSQL", message);
+        delay_reconnect(connection->pool, "could not connect to PostgreSQL", message);
         set_state(connection, ROWS_CONNECTION_CLOSED);
         return;
     case ROWS_CONNECTION_RUNNING:
-        delay_retry(connection->pool, "PostgreSQL connection lost", message);
+        delay_reconnect(connection->pool, "PostgreSQL connection lost", message);
         query = detach_query(connection, ROWS_CONNECTION_CLOSED, &result);
         rows_result_unref(result);
         rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
@@ -428,7 +428,7 @@ open_connection(struct rows_pool *pool, int64_t now_us)
 {
     struct rows_connection *closed = find_in_state(pool, ROWS_CONNECTION_CLOSED);
 
-    if (closed == NULL || now_us < pool->retry_us ||
+    if (closed == NULL || now_us < pool->reconnect_us ||
         find_in_state(pool, ROWS_CONNECTION_OPENING) != NULL)
         return;
     set_state(closed, ROWS_CONNECTION_OPENING);
@@ -564,12 +564,13 @@ pool_open(struct ev_loop *loop, const struct config *config, const char *conninf
 {
     struct rows_pool *pool = memory_new(sizeof(*pool));
 
-    *pool = (struct rows_pool){.loop = loop,
-                               .config = config,
-                               .stats = queue->stats,
-                               .queue = queue,
-                               .count = config->rows.connections,
-                               .backoff = {.base_ms = RETRY_BASE_MS, .cap_ms = RETRY_CAP_MS}};
+    *pool =
+        (struct rows_pool){.loop = loop,
+                           .config = config,
+                           .stats = queue->stats,
+                           .queue = queue,
+                           .count = config->rows.connections,
+                           .backoff = {.base_ms = RECONNECT_BASE_MS, .cap_ms = RECONNECT_CAP_MS}};
     ev_init(&pool->soon, on_soon);
     ev_init(&pool->tick, on_tick);
     pool->soon.data = pool->tick.data = pool;

@@ -19,8 +19,8 @@
 
 #define SECOND_US INT64_C(1000000)
 #define AGAIN_US (SECOND_US / 20) /* until a transaction that runs is asked for again */
-#define RETRY_BASE_MS 100
-#define RETRY_CAP_MS 5000
+#define RECONNECT_BASE_MS 100
+#define RECONNECT_CAP_MS 5000
 #define REQUESTS_MAX 65536
 #define XIDS_MAX 1000 /* in one query; further requests wait for the next query */
 #define XIDS_TEXT_MAX (XIDS_MAX * 21)
@@ -76,8 +76,8 @@ struct rows_positions {
     const struct config *config;
     struct postgres_session session;
     bool is_opening;
-    int64_t since_us; /* start of the attempt or of the query, or of the idle time; monotonic */
-    int64_t retry_us; /* earliest time to connect; monotonic */
+    int64_t since_us;     /* start of the attempt or of the query, or of the idle time; monotonic */
+    int64_t reconnect_us; /* earliest time to connect; monotonic */
     struct backoff backoff;
     struct throttle warnings;
     struct position_group *waiting;              /* uthash: READY and LATER groups */
@@ -405,7 +405,7 @@ on_lost(void *ctx, const char *message)
     if (is_idle)
         return; /* the server restarted, or closed the idle session */
     delay_ms = backoff_next_ms(&positions->backoff);
-    positions->retry_us = now_us + delay_ms * 1000;
+    positions->reconnect_us = now_us + delay_ms * 1000;
     log_warn("rows", "PostgreSQL connection for barriers lost", LOG_TEXT("error", message),
              LOG_INT("retry_ms", delay_ms));
 }
@@ -428,7 +428,7 @@ run(struct rows_positions *positions, int64_t now_us)
     if (positions->session.is_ready && !positions->session.is_busy) {
         send_query(positions, now_us);
     } else if (positions->session.conn == NULL && !positions->is_opening &&
-               now_us >= positions->retry_us) {
+               now_us >= positions->reconnect_us) {
         positions->is_opening = true;
         positions->since_us = now_us;
         postgres_session_open(&positions->session, NULL);
@@ -498,7 +498,7 @@ positions_open(struct ev_loop *loop, const struct config *config, const char *co
 
     positions->loop = loop;
     positions->config = config;
-    positions->backoff = (struct backoff){.base_ms = RETRY_BASE_MS, .cap_ms = RETRY_CAP_MS};
+    positions->backoff = (struct backoff){.base_ms = RECONNECT_BASE_MS, .cap_ms = RECONNECT_CAP_MS};
     positions->session.connect.loop = loop;
     positions->session.connect.conninfo = conninfo;
     positions->session.events = &SESSION_EVENTS;

@@ -52,7 +52,7 @@ struct link {
     struct url address; /* host "" and path "": unknown */
     struct connect connect;
     struct backoff backoff;
-    ev_timer retry; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
+    ev_timer reconnect; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
     ev_timer watchdog;
     int64_t watchdog_us; /* time of the last watchdog */
     double timeout_s;
@@ -155,9 +155,9 @@ link_fail(struct link *link, const char *reason)
         log_failure(link, kept, delay_ms);
         servers_recheck(link->servers, &link->listener);
     }
-    ev_timer_stop(link->loop, &link->retry);
-    ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
-    ev_timer_start(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->reconnect);
+    ev_timer_set(&link->reconnect, (double)delay_ms / 1000.0, 0.0);
+    ev_timer_start(link->loop, &link->reconnect);
     if (was_up)
         link->events.on_down(link->events.ctx, kept);
 }
@@ -187,9 +187,9 @@ link_wait_while_busy(struct link *link)
     }
     link->is_busy = true;
     link->state = LINK_HANDSHAKE;
-    ev_timer_stop(link->loop, &link->retry);
-    ev_timer_set(&link->retry, LINK_POLL_S, 0.0);
-    ev_timer_start(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->reconnect);
+    ev_timer_set(&link->reconnect, LINK_POLL_S, 0.0);
+    ev_timer_start(link->loop, &link->reconnect);
     if (!was_up)
         return;
     DL_FOREACH (link->requests, request) {
@@ -445,8 +445,8 @@ on_info(void *ctx, const struct redisReply *reply)
         if (!link->is_loading)
             log_warn(link->name, "store is loading its dataset");
         link->is_loading = true;
-        ev_timer_set(&link->retry, LINK_POLL_S, 0.0);
-        ev_timer_start(link->loop, &link->retry);
+        ev_timer_set(&link->reconnect, LINK_POLL_S, 0.0);
+        ev_timer_start(link->loop, &link->reconnect);
         return;
     }
     link->is_loading = link->is_busy = false;
@@ -571,12 +571,12 @@ on_found(void *ctx, bool is_final)
     url_format(&address, where);
     snprintf(reason, sizeof(reason), "MOVED to %.200s", where);
     link_fail(link, reason);
-    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->reconnect);
     link_connect(link);
 }
 
 static void
-on_retry(struct ev_loop *loop, ev_timer *timer, int events)
+on_reconnect(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
 
@@ -658,15 +658,15 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
                                      .on_up = on_connected,
                                      .on_down = on_disconnected,
                                      .ctx = link};
-    ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
-    link->retry.data = link;
+    ev_timer_init(&link->reconnect, on_reconnect, 0.0, 0.0);
+    link->reconnect.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, LINK_WATCHDOG_S, LINK_WATCHDOG_S);
     link->watchdog.data = link;
     link->watchdog_us = link->usable_us = clock_monotonic_us();
     ev_timer_start(loop, &link->watchdog);
     servers_join(link->servers, &link->listener);
     /* Connects from the loop: no callback runs before link_open returns. */
-    ev_timer_start(loop, &link->retry);
+    ev_timer_start(loop, &link->reconnect);
     return link;
 }
 
@@ -678,7 +678,7 @@ link_close(struct link *link)
     link->closing = true;
     link_fail(link, "closing");
     servers_leave(link->servers, &link->listener);
-    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_stop(link->loop, &link->reconnect);
     ev_timer_stop(link->loop, &link->watchdog);
     explicit_bzero(&link->address, sizeof(link->address));
     send_queue_free(link->connect.queue);
