@@ -311,7 +311,7 @@ describe(struct store *store, enum store_script script, const char *argument_tex
         if (has_part(store, script, argument_text, k))
             query_shard(description, &store->shards[k], argument_text);
     }
-    return shard_request_await(&description->request);
+    return shard_request_sent(&description->request);
 }
 
 enum rc
@@ -422,5 +422,5 @@ store_drop_pairs(struct store *store, const char *id, store_pairs_dropped *done,
     snprintf(drop->id, sizeof(drop->id), "%s", id);
     for (unsigned k = 0; k < store->shard_count; k++)
         send_pairs_drop(drop, &store->shards[k]);
-    return shard_request_await(&drop->request);
+    return shard_request_sent(&drop->request);
 }

@@ -201,7 +201,7 @@ send_acts(struct audit *audit)
         add_arguments(act, &arguments);
     audit->in_flight = count;
     shard_request_send_script(&write->request, shard, STORE_SCRIPT_audit, 1, &arguments);
-    if (shard_request_await(&write->request) != RC_OK) {
+    if (shard_request_sent(&write->request) != RC_OK) {
         audit->in_flight = 0;
         schedule_retry(audit);
     }
@@ -449,5 +449,5 @@ store_audit_read(struct store *store, const char *after, unsigned limit,
     argument_number(&arguments, limit);
     shard_request_send_script(&read->request, &store->shards[0], STORE_SCRIPT_audit_read, 1,
                               &arguments);
-    return shard_request_await(&read->request);
+    return shard_request_sent(&read->request);
 }

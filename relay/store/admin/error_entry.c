@@ -379,7 +379,7 @@ error_change_send(struct shard *shard, const struct kept_arguments *kept, bool i
         change->redrive = kept;
         send_redrive(change);
     }
-    return shard_request_await(&change->request);
+    return shard_request_sent(&change->request);
 }
 
 static enum rc
@@ -395,7 +395,7 @@ change_entry(struct store *store, struct entry_id entry, bool is_drop, store_err
     change = change_new(shard, is_drop, done, ctx);
     error_entry_arguments(&arguments, shard, entry, is_drop ? "drop" : "read");
     shard_request_send_script(&change->request, shard, STORE_SCRIPT_error_entry, 1, &arguments);
-    return shard_request_await(&change->request);
+    return shard_request_sent(&change->request);
 }
 
 enum rc

@@ -449,7 +449,7 @@ store_forget(struct store *store, const char *user, store_forget_done *done, voi
         return RC_BAD;
     }
     send_step(forget);
-    return shard_request_await(&forget->request);
+    return shard_request_sent(&forget->request);
 }
 
 /* ---- commands */

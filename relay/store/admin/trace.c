@@ -459,7 +459,7 @@ send_trace(struct trace_search *search, struct shard *shard)
         argument(&arguments, search->store->script_settings.retention);
     }
     shard_request_send_script(&trace->request, shard, STORE_SCRIPT_trace, 1, &arguments);
-    return shard_request_await(&trace->request);
+    return shard_request_sent(&trace->request);
 }
 
 /* Queries the next shard that is up. False: none is left. */
@@ -545,6 +545,6 @@ store_record_gap(struct store *store, const char *user, const char *conn, struct
     argument(&arguments, store->script_settings.retention);
     argument(&arguments, text);
     shard_request_send_script(request, shard, STORE_SCRIPT_gap, 1, &arguments);
-    if (shard_request_await(request) != RC_OK)
+    if (shard_request_sent(request) != RC_OK)
         return; /* an explanation will lack the gap */
 }

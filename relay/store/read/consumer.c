@@ -96,7 +96,7 @@ store_receipts_read(struct store *store, const struct store_receipts_wanted *wan
     argument(&arguments, !wanted->is_periodic ? "0" : wanted->is_consumer ? "1" : "2");
     argument(&arguments, wanted->may_count ? "1" : "0");
     shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_read, 1, &arguments);
-    return shard_request_await(&own->request);
+    return shard_request_sent(&own->request);
 }
 
 /* ---- acknowledgements, and going back */
@@ -129,7 +129,7 @@ store_receipts_ack(struct store *store, unsigned number, const char *group, cons
     for (size_t i = 0; i < count; i++)
         argument(&arguments, entries[i]);
     shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_ack, 1, &arguments);
-    return shard_request_await(&own->request);
+    return shard_request_sent(&own->request);
 }
 
 static void
@@ -159,7 +159,7 @@ store_receipts_rewind(struct store *store, unsigned number, const char *group, c
     argument(&arguments, position);
     argument_number(&arguments, back_ms);
     shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_rewind, 1, &arguments);
-    return shard_request_await(&own->request);
+    return shard_request_sent(&own->request);
 }
 
 /* ---- switching a sink on and off */
@@ -185,7 +185,7 @@ store_receipts_switch(struct store *store, unsigned number, const char *group, b
     if (!on)
         argument(&arguments, "1");
     shard_request_send_command(&own->request, shard, &arguments);
-    return shard_request_await(&own->request);
+    return shard_request_sent(&own->request);
 }
 
 /* ---- the notification of an escalation */
@@ -240,5 +240,5 @@ store_receipts_read_notification(struct store *store, unsigned number, const cha
     argument(&arguments, key);
     argument(&arguments, id);
     shard_request_send_command(&own->request, shard, &arguments);
-    return shard_request_await(&own->request);
+    return shard_request_sent(&own->request);
 }

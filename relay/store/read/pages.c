@@ -316,7 +316,7 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
         range->parts[range->part_count++].shard = &store->shards[own_shard];
     for (unsigned i = 0; i < range->part_count; i++)
         request_range_part(range, i);
-    return shard_request_await(&range->request);
+    return shard_request_sent(&range->request);
 }
 
 /* A page backwards, in flight. */
@@ -384,7 +384,7 @@ store_earlier(struct store *store, unsigned number, struct entry_id last, size_t
     argument_entry(&arguments, entry_id_after(history_position(&shard->history, last)));
     argument_number(&arguments, (int64_t)max);
     shard_request_send_script(&earlier->request, shard, STORE_SCRIPT_earlier, 1, &arguments);
-    return shard_request_await(&earlier->request);
+    return shard_request_sent(&earlier->request);
 }
 
 #define PENDING_PAGE_MAX 1024
@@ -597,7 +597,7 @@ store_pending(struct store *store, const char *user, const struct store_pending_
         pending->parts[pending->count++].shard = &store->shards[own_shard];
     for (unsigned i = 0; i < pending->count; i++)
         request_pending_part(pending, i, user, part);
-    return shard_request_await(&pending->request);
+    return shard_request_sent(&pending->request);
 }
 
 struct groups {
@@ -644,5 +644,5 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);
     shard_request_send_command(&groups->request, shard, &arguments);
-    return shard_request_await(&groups->request);
+    return shard_request_sent(&groups->request);
 }

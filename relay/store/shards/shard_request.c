@@ -265,7 +265,7 @@ shard_request_read_entry(struct shard_request *request, struct shard *shard, con
 }
 
 enum rc
-shard_request_await(struct shard_request *request)
+shard_request_sent(struct shard_request *request)
 {
     if (request->left > 0)
         return RC_OK;
@@ -288,7 +288,7 @@ shard_request_set(const struct shard_request_kind *kind, struct shard *shard, co
     argument(&arguments, "PX");
     argument_number(&arguments, lifetime_ms);
     shard_request_send_command(request, shard, &arguments);
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }
 
 const struct redisReply *

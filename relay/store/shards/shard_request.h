@@ -140,10 +140,10 @@ void shard_request_read_entry(struct shard_request *request, struct shard *shard
                               const char *entry);
 
 /*
- * Call it after the last send. RC_OK: `finish` will be called. RC_AGAIN: nothing could be sent, and
- * the request is freed.
+ * Call it after the last send. RC_OK: something was sent, and `finish` will be called. RC_AGAIN:
+ * nothing could be sent, and the request is freed.
  */
-MUST_CHECK enum rc shard_request_await(struct shard_request *request);
+MUST_CHECK enum rc shard_request_sent(struct shard_request *request);
 
 /*
  * Delays `finish` until shard_request_release: a part is sent later. If nothing is sent before the

@@ -200,7 +200,7 @@ start_position_find(struct store *store)
     }
     has_failed = start->request.has_failed; /* a shard went down */
     start->is_superseded = has_failed;
-    if (shard_request_await(&start->request) == RC_OK && !has_failed)
+    if (shard_request_sent(&start->request) == RC_OK && !has_failed)
         return;
     store->start = NULL;
     if (!has_failed)

@@ -642,7 +642,7 @@ store_ingest(struct store *store, const struct store_ingest_order *order, struct
             send_part(ingest, shard, order, &batch->parts[k], records);
     }
     batch_clear(batch);
-    return shard_request_await(&ingest->request);
+    return shard_request_sent(&ingest->request);
 }
 
 /* After a crash one shard may be ahead of another. The feed sends the missing frames again. */
@@ -831,7 +831,7 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
     while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_left_out)
         acquire->first++;
     send_acquire(acquire, &store->shards[acquire->first]);
-    return shard_request_await(&acquire->request);
+    return shard_request_sent(&acquire->request);
 }
 
 /* Reconnects all shards after their replies, because some epochs may have changed. */
@@ -895,5 +895,5 @@ store_rewind(struct store *store, const char *slot, const struct store_rewind *r
             (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below))
             send_rewind(request, &store->shards[k], slot, rewind, fresh_epoch);
     }
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }

@@ -114,7 +114,7 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
             send_acks(request, &store->shards[k], mine, mine_count);
     }
     free(mine);
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }
 
 static bool
@@ -156,7 +156,7 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
             argument(&arguments, ids[i]);
         shard_request_send_script(request, &store->shards[k], STORE_SCRIPT_nack, 1, &arguments);
     }
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }
 
 struct report {
@@ -286,6 +286,6 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
         report_to(report, &store->shards[k], reports, count, texts);
     free(texts);
     is_empty = report->request.left == 0 && !report->request.has_failed;
-    rc = shard_request_await(&report->request);
+    rc = shard_request_sent(&report->request);
     return is_empty ? RC_CLOSED : rc;
 }

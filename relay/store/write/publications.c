@@ -143,5 +143,5 @@ store_publish(struct store *store, const struct publication *publication, const 
         (strcmp(publication->audience, "USER") != 0 || publication->target_count > STORE_PAIRS_MAX))
         publish->kept = arguments_keep(arguments.argc, arguments.argv, arguments.lens);
     shard_request_send_script(&publish->request, shard, STORE_SCRIPT_publish, 1, &arguments);
-    return shard_request_await(&publish->request);
+    return shard_request_sent(&publish->request);
 }

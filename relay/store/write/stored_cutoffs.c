@@ -111,7 +111,7 @@ store_cut_off(struct store *store, const struct cutoff *cutoff, const char *user
     cutoff_arguments(&store->shards[0], cutoff, &arguments, &texts);
     shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_cutoff, 1,
                               &arguments);
-    return shard_request_await(&call->request);
+    return shard_request_sent(&call->request);
 }
 
 /* ---- all of them, in pages */
@@ -175,5 +175,5 @@ store_read_cutoffs(struct store *store, store_cutoff_read *page, store_acked *do
     call->page = page;
     call->read = done;
     send_page(call, "0");
-    return shard_request_await(&call->request);
+    return shard_request_sent(&call->request);
 }

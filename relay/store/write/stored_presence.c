@@ -120,7 +120,7 @@ store_presence(struct store *store, enum store_presence_change what, const char 
         if (!store->shards[k].is_left_out) /* all users are registered again when it returns */
             store_in_shard(presence, &store->shards[k], what, users, count);
     }
-    return shard_request_await(&presence->request);
+    return shard_request_sent(&presence->request);
 }
 
 /* ---- a user on any relay */
@@ -158,5 +158,5 @@ store_was_present(struct store *store, const char *user, int64_t since_ms,
     argument_number(&arguments, since_ms);
     shard_request_send_script(&query->request, &store->shards[0], STORE_SCRIPT_was_present, 1,
                               &arguments);
-    return shard_request_await(&query->request);
+    return shard_request_sent(&query->request);
 }

@@ -153,7 +153,7 @@ store_subscribe(struct store *store, const char *user, const char *endpoint, con
     subscriptions->text = text != NULL ? memory_text(text, strlen(text)) : NULL;
     subscription_id(endpoint, subscriptions->id);
     send_to_endpoint(subscriptions);
-    return shard_request_await(&subscriptions->request);
+    return shard_request_sent(&subscriptions->request);
 }
 
 /* ---- reading: first the list, then the bindings in the shards of its endpoints */
@@ -312,7 +312,7 @@ store_subscriptions(struct store *store, const char *user, store_listed *done, v
     subscriptions = subscriptions_new(store, &list_kind, user, ctx);
     subscriptions->listed = done;
     send_to_list(subscriptions, "read", NULL, NULL, NULL);
-    return shard_request_await(&subscriptions->request);
+    return shard_request_sent(&subscriptions->request);
 }
 
 /* ---- the last failure of an endpoint, in the endpoint's shard */

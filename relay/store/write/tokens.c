@@ -43,7 +43,7 @@ store_ticket_redeem(struct store *store, const char *text, store_bytes_read *don
     shard_arguments(&store->shards[0], &arguments);
     argument(&arguments, text);
     shard_request_send_script(request, &store->shards[0], STORE_SCRIPT_ticket, 1, &arguments);
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }
 
 /* ---- the keys of issuers */
@@ -84,5 +84,5 @@ store_read_issuer_keys(struct store *store, const char *issuer, store_bytes_read
     argument(&arguments, "GET");
     argument(&arguments, key);
     shard_request_send_command(request, shard, &arguments);
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }

@@ -109,7 +109,7 @@ store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms, un
     argument_number(&arguments, max);
     shard_request_send_script(&call->request, &store->shards[shard], STORE_SCRIPT_lease_web_pushes,
                               1, &arguments);
-    return shard_request_await(&call->request);
+    return shard_request_sent(&call->request);
 }
 
 static const struct shard_request_kind end_kind = {.failure = "could not end a Web Push",
@@ -139,7 +139,7 @@ store_end_web_push(struct store *store, const struct store_web_push *push, int64
     argument(&arguments, is_accepted ? "1" : "");
     argument(&arguments, store->script_settings.retention);
     shard_request_send_script(request, shard, STORE_SCRIPT_end_web_push, 1, &arguments);
-    return shard_request_await(request);
+    return shard_request_sent(request);
 }
 
 /* ---- tickets */
@@ -197,5 +197,5 @@ store_push_ticket(struct store *store, const char *ticket, bool is_used,
     argument(&arguments, is_used ? "1" : "");
     shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_push_ticket, 1,
                               &arguments);
-    return shard_request_await(&call->request);
+    return shard_request_sent(&call->request);
 }
