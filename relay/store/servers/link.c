@@ -128,15 +128,16 @@ report_failure(const struct link *link, const char *reason)
 }
 
 /* The only transition to LINK_DOWN; used in every other state. */
-static void
-link_fail(struct link *link, const char *reason)
+void
+link_restart(struct link *link, const char *reason)
 {
-    bool was_up = link->state == LINK_UP;
     char kept[LINK_REASON_MAX];
     int64_t delay_ms;
+    bool was_up;
 
-    if (link->state == LINK_DOWN)
+    if (link == NULL || link->state == LINK_DOWN)
         return;
+    was_up = link->state == LINK_UP;
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (link->is_usable)
@@ -358,7 +359,7 @@ link_send_setup(struct link *link, link_reply *reply, int argc, const char *a, c
     const char *argv[] = {a, b, c};
 
     if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
-        link_fail(link, "could not send a command");
+        link_restart(link, "could not send a command");
 }
 
 /* Returns false if the link has gone down. */
@@ -372,7 +373,7 @@ handshake_accepted(struct link *link, const struct redisReply *reply)
     if (fault_is_busy(reply_text(reply)))
         link_wait_while_busy(link);
     else
-        link_fail(link, reply_text(reply));
+        link_restart(link, reply_text(reply));
     return false;
 }
 
@@ -403,7 +404,7 @@ on_exist(void *ctx, const struct redisReply *reply)
     if (!handshake_accepted(link, reply))
         return;
     if (!reply_is_array(reply, STORE_SCRIPT_COUNT)) {
-        link_fail(link, "invalid reply to SCRIPT EXISTS");
+        link_restart(link, "invalid reply to SCRIPT EXISTS");
         return;
     }
     link->scripts_missing = 0;
@@ -426,7 +427,7 @@ find_scripts(struct link *link)
     for (int i = 0; i < STORE_SCRIPT_COUNT; i++)
         argv[2 + i] = scripts[i].sha;
     if (send_now(link, TIME_COUNT, on_exist, link, 2 + STORE_SCRIPT_COUNT, argv, NULL) != RC_OK)
-        link_fail(link, "could not send a command");
+        link_restart(link, "could not send a command");
 }
 
 static void
@@ -438,7 +439,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (!handshake_accepted(link, reply))
         return;
     if (info != NULL && strstr(info, "\nrole:slave") != NULL && servers_can_move(link->servers)) {
-        link_fail(link, "READONLY this server is a replica");
+        link_restart(link, "READONLY this server is a replica");
         return;
     }
     if (info != NULL && strstr(info, "\nloading:1") != NULL) {
@@ -513,13 +514,6 @@ link_set_usable(struct link *link)
     servers_confirm(link->servers, &link->listener);
 }
 
-void
-link_restart(struct link *link, const char *reason)
-{
-    if (link != NULL)
-        link_fail(link, reason);
-}
-
 static void
 on_connected(void *ctx)
 {
@@ -532,7 +526,7 @@ on_connected(void *ctx)
 static void
 on_disconnected(void *ctx, const char *reason)
 {
-    link_fail(ctx, reason);
+    link_restart(ctx, reason);
 }
 
 static void
@@ -570,7 +564,7 @@ on_found(void *ctx, bool is_final)
     backoff_reset(&link->backoff);
     url_format(&address, where);
     snprintf(reason, sizeof(reason), "MOVED to %.200s", where);
-    link_fail(link, reason);
+    link_restart(link, reason);
     ev_timer_stop(link->loop, &link->reconnect);
     link_connect(link);
 }
@@ -608,14 +602,14 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     } else if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
         /* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
         link->heard_us = now_us;
-        link_fail(link, "the relay was paused");
+        link_restart(link, "the relay was paused");
     } else if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
         /* The peer may be unreachable, and its replica may soon become the primary. */
         if (of->ignores_timeout != NULL && of->ignores_timeout(of->ctx))
             link->received_us =
                 clock_monotonic_us(); /* the wait begins when replies are expected */
         else if (link_silent_s(link) > link->timeout_s)
-            link_fail(link, "reply timed out");
+            link_restart(link, "reply timed out");
         else
             servers_recheck(link->servers, &link->listener);
     } else {
@@ -676,7 +670,7 @@ link_close(struct link *link)
     if (link == NULL)
         return;
     link->closing = true;
-    link_fail(link, "closing");
+    link_restart(link, "closing");
     servers_leave(link->servers, &link->listener);
     ev_timer_stop(link->loop, &link->reconnect);
     ev_timer_stop(link->loop, &link->watchdog);
