@@ -78,7 +78,7 @@ rates_free(struct rates *rates)
 }
 
 static struct named_bucket *
-find(const struct rates *rates, const char *name)
+find_bucket(const struct rates *rates, const char *name)
 {
     struct named_bucket *found = NULL;
 
@@ -100,7 +100,7 @@ evict_full(struct rates *rates, int64_t now_us)
 static struct named_bucket *
 newest(struct rates *rates, const char *name)
 {
-    struct named_bucket *named = find(rates, name);
+    struct named_bucket *named = find_bucket(rates, name);
     size_t size = strlen(name) + 1;
 
     if (named != NULL && named->hh.next == NULL)
@@ -129,7 +129,7 @@ rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_u
 bool
 rates_has(const struct rates *rates, const char *name, int64_t rate, int64_t now_us)
 {
-    const struct named_bucket *named = find(rates, name);
+    const struct named_bucket *named = find_bucket(rates, name);
 
     return named == NULL || rate == 0 || left_at(&named->bucket, rate, rates->burst_s, now_us) >= 1;
 }
@@ -137,7 +137,7 @@ rates_has(const struct rates *rates, const char *name, int64_t rate, int64_t now
 void
 rates_refund(struct rates *rates, const char *name, double tokens)
 {
-    struct named_bucket *named = find(rates, name);
+    struct named_bucket *named = find_bucket(rates, name);
 
     if (named != NULL)
         named->bucket.left += tokens;

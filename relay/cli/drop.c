@@ -99,7 +99,7 @@ print_sum(const struct drop_walk *walk)
 }
 
 static int
-finish(const struct drop_walk *walk, enum rc rc)
+finish_walk(const struct drop_walk *walk, enum rc rc)
 {
     const struct drop_request *request = walk->request;
     const char *missing = command_missing(walk->store);
@@ -137,7 +137,7 @@ walk_pending(struct command *store, void *ctx)
     struct drop_request *request = ctx;
     struct drop_walk walk = {.request = request, .store = store};
 
-    return finish(&walk, command_drop_pending(store, &request->selection, on_pending, &walk));
+    return finish_walk(&walk, command_drop_pending(store, &request->selection, on_pending, &walk));
 }
 
 static int

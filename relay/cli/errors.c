@@ -391,7 +391,7 @@ warn_missing(const char *missing)
 }
 
 static int
-finish(const struct errors_walk *walk, enum rc rc)
+finish_walk(const struct errors_walk *walk, enum rc rc)
 {
     const struct errors_request *request = walk->request;
     const char *missing = command_missing(walk->store);
@@ -496,7 +496,7 @@ walk_log(struct command *store, void *ctx)
     walk->store = store;
     if (walk->request->verb != VERB_LIST && !walk->request->dry_run)
         walk->total = command_error_count(store);
-    return finish(walk, command_errors(store, walk->since, on_entry, walk));
+    return finish_walk(walk, command_errors(store, walk->since, on_entry, walk));
 }
 
 /* The first operand is the verb, the other operands are ids. */

@@ -157,7 +157,7 @@ on_trace(void *ctx, const struct trace *trace)
 }
 
 static int
-find(struct command *store, void *ctx)
+find_trace(struct command *store, void *ctx)
 {
     struct printing *printing = ctx;
     const char *missing;
@@ -206,7 +206,7 @@ run(const char *command, const char *usage, int argc, char **argv)
     if (has_user && (operands[1][0] == '\0' || strlen(operands[1]) > TOKEN_USER_MAX))
         return cli_usage_error(command, "invalid user, must have 1 to 255 bytes: ", operands[1]);
     printing.user = operands[1];
-    return cli_with_store(command, path, argc, argv, find, &printing);
+    return cli_with_store(command, path, argc, argv, find_trace, &printing);
 }
 
 int

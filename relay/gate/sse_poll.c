@@ -413,7 +413,7 @@ gate_poll_begin(struct gate_request *request)
 }
 
 static void
-finish(struct gate_request *request)
+finish_poll(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
     struct response response;
@@ -458,7 +458,7 @@ gate_poll_writable(struct gate_request *request)
     /* All notifications were sent: the cursor may advance past the last line. */
     if (!poll->is_full)
         (void)session_pos(request->session, poll->pos);
-    finish(request);
+    finish_poll(request);
 }
 
 void
@@ -471,7 +471,7 @@ gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (now_us < poll->deadline_us && wall_us < expires_us)
         return;
     if (session_pos(request->session, poll->pos))
-        finish(request);
+        finish_poll(request);
     else if (now_us > poll->deadline_us + STORE_GRACE_US)
         gate_request_no_store(request);
 }

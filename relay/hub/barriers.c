@@ -206,7 +206,7 @@ queue_reply(const struct barrier *barrier, const struct barrier_result *result)
 
 /* Over HTTP, the callback may end this barrier only. */
 static void
-finish(struct barrier *barrier)
+finish_barrier(struct barrier *barrier)
 {
     const enum rows_outcome outcome = barrier->position.outcome;
     struct barrier_result result = {.error = barrier->error,
@@ -364,7 +364,7 @@ finish_in_session(struct barrier *barrier)
         if (session_has_gap(session))
             return false; /* the control queue is full */
     }
-    finish(barrier);
+    finish_barrier(barrier);
     return true;
 }
 
@@ -418,7 +418,7 @@ barriers_advance(struct hub *hub)
     DL_FOREACH_SAFE2(hub->barriers.failed, barrier, next, state_next)
     {
         if (!is_loading(barrier->session))
-            finish(barrier);
+            finish_barrier(barrier);
     }
 }
 

@@ -296,7 +296,7 @@ row_order_grow(struct row_order *rows)
 }
 
 static struct topic_newest *
-find(struct session *session, struct bytes topic)
+find_topic(struct session *session, struct bytes topic)
 {
     const uint64_t hash = hash_bytes(HASH_START, topic.at, topic.len);
     struct row_order *rows = session->row_order;
@@ -340,7 +340,7 @@ row_order_apply(struct session *session, struct notification *notification)
 
     if (!notification->needs_ack || frame->as.notification.operation == FRAME_OPERATION_NOTIFY)
         return notification_ref(notification);
-    topic = find(session, frame->as.notification.topic);
+    topic = find_topic(session, frame->as.notification.topic);
     if (frame->as.notification.attempts > 0 || !position_less(position, topic->newest)) {
         position_raise(&topic->newest, position);
         return notification_ref(notification);

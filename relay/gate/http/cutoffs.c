@@ -43,7 +43,7 @@ struct gate_cutoffs {
 };
 
 static struct kept_cutoff *
-find(const struct gate_cutoffs *cutoffs, const struct cutoff_digest *digest)
+find_cutoff(const struct gate_cutoffs *cutoffs, const struct cutoff_digest *digest)
 {
     struct kept_cutoff *kept;
 
@@ -72,7 +72,7 @@ remove_ended(struct gate_cutoffs *cutoffs)
 static struct kept_cutoff *
 find_or_add(struct gate_cutoffs *cutoffs, const struct cutoff_digest *digest)
 {
-    struct kept_cutoff *kept = find(cutoffs, digest);
+    struct kept_cutoff *kept = find_cutoff(cutoffs, digest);
 
     if (kept == NULL) {
         if (HASH_COUNT(cutoffs->list) >= KEPT_MAX)
@@ -104,7 +104,7 @@ extend(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
 static void
 remove_first(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
 {
-    struct kept_cutoff *kept = find(cutoffs, &cutoff->digest);
+    struct kept_cutoff *kept = find_cutoff(cutoffs, &cutoff->digest);
     const int64_t ends_s = kept != NULL ? kept->cutoff.ends_s : 0;
     char digest[CUTOFF_DIGEST_TEXT + 1], ends[CLOCK_TEXT_MAX];
     unsigned skipped = 0;
@@ -154,7 +154,7 @@ on_read_one(void *ctx, const struct cutoff *cutoff)
 
     if (cutoffs->gate == NULL)
         return;
-    kept = find(cutoffs, &cutoff->digest);
+    kept = find_cutoff(cutoffs, &cutoff->digest);
     is_removed = kept != NULL && kept->read == cutoffs->read && kept->cutoff.ends_s == 0;
     if (!is_removed)
         extend(cutoffs, cutoff);
@@ -230,7 +230,7 @@ gate_cutoffs_reject(const struct gate *gate, const struct cutoff_marks *marks)
     if (gate->cutoffs == NULL || gate->cutoffs->list == NULL)
         return false;
     for (size_t i = 0; i < sizeof(digests) / sizeof(digests[0]); i++) {
-        const struct kept_cutoff *kept = find(gate->cutoffs, digests[i]);
+        const struct kept_cutoff *kept = find_cutoff(gate->cutoffs, digests[i]);
 
         if (kept != NULL && cutoff_rejects(&kept->cutoff, marks, now_s))
             return true;

@@ -398,7 +398,7 @@ on_reply(struct shard_request *request, struct shard *shard, const struct redisR
 }
 
 static void
-finish(struct shard_request *request, enum rc rc)
+finish_forget(struct shard_request *request, enum rc rc)
 {
     struct forget *forget = (struct forget *)request;
 
@@ -421,7 +421,7 @@ release(struct shard_request *request)
 
 static const struct shard_request_kind forget_kind = {.failure = "could not forget a user",
                                                       .on_reply = on_reply,
-                                                      .finish = finish,
+                                                      .finish = finish_forget,
                                                       .release = release};
 
 enum rc

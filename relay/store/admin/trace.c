@@ -412,7 +412,7 @@ add_facts(const struct trace_search *search, struct trace_request *trace)
 }
 
 static void
-finish(struct shard_request *request, enum rc rc)
+finish_trace(struct shard_request *request, enum rc rc)
 {
     struct trace_request *trace = (struct trace_request *)request;
     struct trace_search *search = trace->search;
@@ -440,7 +440,7 @@ release(struct shard_request *request)
 
 static const struct shard_request_kind trace_kind = {.failure = "could not trace a notification",
                                                      .on_reply = on_trace_reply,
-                                                     .finish = finish,
+                                                     .finish = finish_trace,
                                                      .release = release};
 
 static enum rc

@@ -166,7 +166,7 @@ write_page(struct receipts_read *read, struct buffer *out)
 }
 
 static void
-finish(struct shard_request *request, enum rc rc)
+finish_receipts(struct shard_request *request, enum rc rc)
 {
     struct receipts_read *read = (struct receipts_read *)request;
     struct buffer out;
@@ -219,7 +219,7 @@ on_page(struct shard_request *request, struct shard *shard, const struct redisRe
 }
 
 static const struct shard_request_kind receipts_kind = {
-    .failure = "could not read receipts", .on_reply = on_page, .finish = finish};
+    .failure = "could not read receipts", .on_reply = on_page, .finish = finish_receipts};
 
 enum rc
 store_receipts(struct store *store, const char *after, const char *emitter, const char *id,

@@ -499,7 +499,7 @@ on_ingest_reply(struct shard_request *request, struct shard *shard, const struct
 }
 
 static void
-finish(struct shard_request *request, enum rc rc)
+finish_ingest(struct shard_request *request, enum rc rc)
 {
     struct ingest *ingest = (struct ingest *)request;
 
@@ -509,7 +509,7 @@ finish(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind ingest_kind = {
-    .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish};
+    .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish_ingest};
 
 static void
 ingest_by_transaction(struct ingest *ingest, struct shard *shard,
