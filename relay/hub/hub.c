@@ -676,12 +676,6 @@ on_store_up(void *ctx)
 }
 
 static void
-on_store_down(void *ctx)
-{
-    (void)ctx; /* sessions wait */
-}
-
-static void
 on_repeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct hub *hub = timer->data;
@@ -754,7 +748,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     if (getrandom(&hub->conn_prefix, sizeof(hub->conn_prefix), GRND_NONBLOCK) < 0)
         hub->conn_prefix = (uint32_t)clock_wall_us(); /* early in the boot */
     replay_buffer_open(&hub->replay_buffer, hub->shards);
-    hub->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, hub, NULL};
+    hub->store_listener = (struct store_listener){.on_up = on_store_up, .ctx = hub};
     store_listen(store, &hub->store_listener);
     ev_timer_init(&hub->heartbeat, on_heartbeat, HEARTBEAT_S, HEARTBEAT_S);
     hub->heartbeat.data = hub;

@@ -153,11 +153,10 @@ send_batch(struct hub *hub, struct session *session)
         session_split_batch(session, written);
         return;
     }
-    session->outbound.batch = NULL;
     stats_add(hub->stats, STAT_HUB_DELIVERED, batch->message_count);
     if (batch->first_message != NULL)
         count_time(session, batch->first_message);
-    fanout_batch_unref(batch);
+    fanout_batch_unref(outbound_dequeue_batch(&session->outbound));
 }
 
 static void

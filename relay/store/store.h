@@ -43,7 +43,7 @@ unsigned store_shard_of(const struct store *store, const char *user);
  */
 struct store_listener {
     void (*on_up)(void *ctx);
-    void (*on_down)(void *ctx);
+    void (*on_down)(void *ctx); /* optional */
     /* The store rejects this configuration (logged), so a retry cannot succeed. Optional. */
     void (*on_rejected)(void *ctx);
     void *ctx;

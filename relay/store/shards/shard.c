@@ -737,9 +737,3 @@ shard_close(struct shard *shard)
     link_close(shard->link);
     shard->link = NULL; /* a failed callback may call link_restart for all shards */
 }
-
-void
-shard_free(struct shard *shard)
-{
-    maintenance_free(shard->maintenance);
-}

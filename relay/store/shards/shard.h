@@ -165,7 +165,6 @@ void shard_open(struct shard *shard, struct store *store, unsigned number,
                 const struct config *config, const struct shard_events *events);
 /* Calls in flight finish with RC_IO. */
 void shard_close(struct shard *shard);
-void shard_free(struct shard *shard); /* call it after shard_close */
 
 /* ---- the decision which node has the keys */
 

@@ -55,7 +55,7 @@ set_up(struct store *store, bool is_up)
     for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
         if (store->is_up)
             l->on_up(l->ctx);
-        else
+        else if (l->on_down != NULL)
             l->on_down(l->ctx);
     }
 }
@@ -332,7 +332,7 @@ free_shards(struct store *store)
     for (unsigned k = 0; k < store->shard_count; k++)
         shard_close(&store->shards[k]);
     for (unsigned k = 0; k < store->shard_count; k++)
-        shard_free(&store->shards[k]);
+        maintenance_free(store->shards[k].maintenance);
     free(store->shards);
     servers_close(store->servers);
 }
