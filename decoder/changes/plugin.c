@@ -263,7 +263,6 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     output->receive_rewrites = false;
     /* Nothing is sent before the commit, even with a two-phase slot. */
     ctx->streaming &= decoder->options.streaming;
-    ctx->twophase = false;
 }
 
 /* A progress message is sent after this number of changes without a write. */
@@ -400,43 +399,13 @@ clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 }
 
 /*
- * The callbacks for streamed and prepared transactions.
+ * The callbacks for streamed transactions.
  *
  * When its memory is full, the server streams the largest open transaction. Its changes are
- * rendered by the rules at their WAL position, spooled, and sent at the commit. Two-phase decoding
- * is off: a prepared transaction is decoded at COMMIT PREPARED.
+ * rendered by the rules at their WAL position, spooled, and sent at the commit. Without callbacks
+ * for prepared transactions, the server decodes these at COMMIT PREPARED, even if the slot allows
+ * two-phase decoding.
  */
-
-static _Noreturn void
-reject(void)
-{
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("cannot decode a prepared transaction before its commit")));
-}
-
-static bool
-filter_prepare(LogicalDecodingContext *ctx, TransactionId xid, const char *gid)
-{
-    return true;
-}
-
-static void
-begin_prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
-{
-    reject();
-}
-
-static void
-prepare(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
-{
-    reject();
-}
-
-static void
-rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr end_lsn,
-                  TimestampTz time)
-{
-}
 
 /*
  * Rules that were read in a block of a transaction that changed catalogs may include rows of a
@@ -549,15 +518,9 @@ clairon_shutdown(LogicalDecodingContext *ctx)
 static void
 stream_init(OutputPluginCallbacks *callbacks)
 {
-    callbacks->filter_prepare_cb = filter_prepare;
-    callbacks->begin_prepare_cb = begin_prepare;
-    callbacks->prepare_cb = prepare;
-    callbacks->commit_prepared_cb = prepare;
-    callbacks->rollback_prepared_cb = rollback_prepared;
     callbacks->stream_start_cb = stream_start;
     callbacks->stream_stop_cb = stream_stop;
     callbacks->stream_abort_cb = stream_abort;
-    callbacks->stream_prepare_cb = prepare;
     callbacks->stream_commit_cb = stream_commit;
     callbacks->stream_change_cb = stream_change;
     callbacks->stream_message_cb = stream_message;
