@@ -90,8 +90,8 @@ enum feed_state {
 struct feed_connection {
     struct backoff backoff;
     ev_timer reconnect;
-    ev_timer
-        timeout; /* limits every state before STREAMING, except those that wait for the store */
+    /* limits every state before STREAMING, except CREATING on a primary, and waits for the store */
+    ev_timer timeout;
     ev_io readable;
     ev_io writable;
     struct postgres_connect connect;

@@ -277,7 +277,10 @@ size_t hub_user_sessions(struct hub *hub, const char *user);
 /* Like session_ack, without a connection: all sessions of the user receive `acked`. */
 void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
-/* Like session_nack, without a connection. RC_AGAIN: the store is down; nothing was sent. */
+/*
+ * Like session_nack, without a connection. RC_AGAIN: the store is down, or too many nacks are
+ * pending; nothing was sent.
+ */
 MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
                             int64_t delay_ms);
 
