@@ -7,8 +7,8 @@
  * when the session has met a later one in either of them; the last one, when both streams of the
  * user cover the WAL behind its commit.
  *
- * After a failover that lost notifications of a shard, these are stored again, behind later ones of
- * the user's other shard. Until the session has read them, only the covered WAL decides.
+ * What a shard lost in a failover, or could not receive, is stored behind later notifications of
+ * the user's other shard. Until the session has read it, only the covered WAL decides.
  */
 #include "hub/hub_private.h"
 
@@ -439,12 +439,44 @@ free_shared(struct hub *hub)
     }
 }
 
+/* Streams that begin at different WAL positions: the newest LSN of these; otherwise 0. */
+static uint64_t
+newest_of_unequal(const struct hub *hub)
+{
+    uint64_t oldest = UINT64_MAX, newest = 0;
+
+    for (unsigned shard = 0; hub->shards > 1 && shard < hub->shards; shard++) {
+        const uint64_t lsn = store_newest_position(hub->store, shard).lsn;
+
+        oldest = lsn != 0 && lsn < oldest ? lsn : oldest;
+        newest = lsn > newest ? lsn : newest;
+    }
+    return oldest < newest ? newest : 0;
+}
+
 void
 ends_change_epoch(struct hub *hub)
 {
     free_shared(hub);
     memset(hub->ends.offered, 0, sizeof(hub->ends.offered));
-    hub->ends.disordered_lsn = 0;
+    hub->ends.disordered_lsn = newest_of_unequal(hub);
+}
+
+void
+hub_disorder_ends(struct hub *hub, uint64_t lsn)
+{
+    const uint64_t former = hub->ends.disordered_lsn;
+    struct session *session;
+
+    if (lsn <= former)
+        return;
+    hub->ends.disordered_lsn = lsn;
+    if (former != 0 && hub->covered[0].lsn <= former)
+        return; /* all sessions are disordered */
+    DL_FOREACH (hub->sessions, session) {
+        if (session->has_ends)
+            ends_disorder(session);
+    }
 }
 
 void

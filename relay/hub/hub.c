@@ -355,6 +355,8 @@ on_entry(void *ctx, const struct entry *entry)
     if (!hub->has_head || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
     hub->newest[entry->shard] = entry->id;
+    if (entry->is_early)
+        hub_disorder_ends(hub, entry->frame.commit_lsn);
     store_record_entry(hub->store, entry->shard, entry->id);
     /* The transaction of a retry is old, and the server it ran on may no longer exist. */
     if (!entry->is_retry)
@@ -596,6 +598,8 @@ on_followed(void *ctx, const struct reader_followed *followed)
     hub_fan_out(hub);
     if (entry_id_less(hub->newest[shard], followed->newest))
         hub->newest[shard] = followed->newest;
+    if (followed->early_lsn != 0)
+        hub_disorder_ends(hub, followed->early_lsn);
     hub->shed.hold[shard] = hub->newest[shard];
     replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
     add_earlier_xids(hub, &followed->notified);

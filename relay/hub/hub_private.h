@@ -184,7 +184,7 @@ struct hub_ends {
     unsigned due; /* bits of the shards whose sessions are looked at in this turn */
     /* transaction of the last notification that was offered, by shard; lsn 0: none */
     struct commit offered[STORE_SHARDS_MAX];
-    /* a failover may bring notifications up to this transaction again; 0: none */
+    /* earlier notifications than of this transaction may follow; 0: none */
     uint64_t disordered_lsn;
     struct shared_end shared[STORE_SHARDS_MAX]; /* by shard of the user */
 };
@@ -448,6 +448,8 @@ void ends_offered(struct hub *hub, const struct notification *notification);
 /* The shard was not read for some time. */
 void ends_followed(struct hub *hub, unsigned shard);
 void ends_change_epoch(struct hub *hub);
+/* Earlier notifications of another shard may follow those of this transaction. */
+void hub_disorder_ends(struct hub *hub, uint64_t lsn);
 /* Call it after a failover of a shard. */
 void ends_begin_history(struct hub *hub);
 void ends_close(struct hub *hub);

@@ -80,6 +80,7 @@ struct entry {
     struct bytes data;
     /* newer notifications of another shard may have been delivered first */
     bool is_late;
+    bool is_early;            /* earlier ones of another shard, which is behind, may follow */
     bool is_retry;            /* delivered only to `retry_users` */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     int64_t expires_us;       /* expiration; 0: does not expire */

@@ -30,7 +30,8 @@ struct reader_reload {
 /* A shard whose following has started. */
 struct reader_followed {
     unsigned shard;
-    struct entry_id newest;       /* stream entries up to this id were not read */
+    struct entry_id newest; /* stream entries up to this id were not read */
+    uint64_t early_lsn;     /* earlier notifications of shard 0 may follow this LSN; 0: none */
     struct transactions notified; /* the newest transactions with a notification up to `newest` */
 };
 

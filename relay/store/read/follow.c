@@ -84,7 +84,7 @@ follow_seek(struct reader_connection *connection)
  * merge may take twice that time, plus one check.
  */
 static bool
-has_merged(const struct reader_connection *connection)
+has_merged(struct reader_connection *connection)
 {
     const struct order *order = connection->reader->order;
     const int64_t wait_us = READER_ORDER_WAIT_S * INT64_C(1000000);
@@ -97,6 +97,7 @@ has_merged(const struct reader_connection *connection)
         return false;
     log_warn("store", "shard is behind or lost data: its notifications may be out of order",
              LOG_UINT("shard", connection->number), LOG_INT("waited_s", waited_us / 1000000));
+    connection->begin.early_lsn = order_seen(order, connection->number).lsn;
     return true;
 }
 

@@ -328,6 +328,22 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
+/* True if queue k did not wait for notifications of another shard that are not added yet. */
+static bool
+is_early(const struct order *order, unsigned k)
+{
+    const unsigned first = k == 0 ? 1 : 0, end = k == 0 ? order->count : 1;
+
+    for (unsigned j = first; j < end; j++) {
+        const struct queue *other = &order->queues[j];
+
+        if (position_less(other->seen, other->given_up) &&
+            position_less(other->complete, other->given_up))
+            return true;
+    }
+    return false;
+}
+
 /* True if users may have received newer notifications than the head of queue k. */
 static bool
 is_late(const struct order *order, unsigned k)
@@ -347,6 +363,7 @@ record_delivery(struct order *order, unsigned k)
     const struct position position = position_of(&queue->head);
 
     count_unordered(order, queue);
+    queue->head.is_early = is_early(order, k);
     queue->head.is_late = queue->head.is_late || is_late(order, k);
     position_raise(&queue->delivered, position);
     position_raise(&queue->delivered_since, position);

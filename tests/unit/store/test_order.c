@@ -98,7 +98,7 @@ struct released {
     bool is_wrong;
     uint64_t next[STORE_SHARDS_MAX]; /* the next entry of each stream */
     uint64_t newest[STORE_SHARDS_MAX];
-    size_t late;
+    size_t late, early;
     char list[256]; /* shard and ms of the first entries */
 };
 
@@ -111,6 +111,7 @@ release(void *ctx, const struct entry *entry)
 
     released->count++;
     released->late += entry->is_late;
+    released->early += entry->is_early;
     released->is_wrong = released->is_wrong || entry->id.ms != ++released->next[k];
     if (strlen(released->list) < sizeof(released->list) - 16)
         snprintf(released->list + strlen(released->list), 16, "%u:%u ", k, (unsigned)entry->id.ms);
@@ -222,6 +223,7 @@ check_random_order(unsigned seed)
             fail_msg("seed %u: no further entry is read", seed);
     }
     assert_int_equal(released.late, 0);
+    assert_int_equal(released.early, 0);
     if (released.is_wrong || released.count != wanted)
         fail_msg("seed %u: %zu of %zu, %s order", seed, released.count, wanted,
                  released.is_wrong ? "not in" : "in");
@@ -564,6 +566,7 @@ test_wait_times_out(void **state)
     assert_int_equal(released.late, 0);
     assert_true(read_some(order, 0, 9));
     assert_int_equal(released.late, 1);
+    assert_int_equal(released.early, 2);
     add(1, 2, 15, "0:e.1", false);
     assert_true(read_some(order, 1, 9));
     assert_string_equal(released.list, "1:1 1:2 0:1 ");
@@ -585,6 +588,7 @@ test_lost_entry_is_awaited_once(void **state)
     assert_true(read_some(order, 1, 9));
     assert_int_equal(released.count, 2);
     assert_int_equal(order_unordered(order), 1);
+    assert_int_equal(released.early, 2);
     order_free(order);
 }
 
