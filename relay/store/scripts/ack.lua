@@ -160,6 +160,7 @@ for i = 1, count do
 end
 if ack_events and acked > 0 then add_ack_event(name, table.concat(ack_events)) end
 call_chunked(due_pairs, 'ZREM', prefix .. KEY_DUE)
+receipts.write() -- before the values (verify_pending.lua)
 call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
 save_notifications()
 write_ended()

@@ -79,11 +79,13 @@ end
 
 local function dead_letter(id, found, attempts, users)
     log_error(id, found, 'exhausted', attempts, users)
-    call('HDEL', prefix .. KEY_ACK .. id, unpack(users))
-    exhausted = exhausted + #users
     local notification = notification_of(id)
-    notification.left = notification.left - #users
+    exhausted, notification.left = exhausted + #users, notification.left - #users
     mark_changed(id)
+    if notification.open_ended or notification.left > 0 or notification.acked then
+        receipts.write() -- before the states (verify_pending.lua)
+        call('HDEL', prefix .. KEY_ACK .. id, unpack(users))
+    end
     if notification.open_ended then
         mark_dead_lettered(id, users)
     elseif notification.left <= 0 then

@@ -68,6 +68,15 @@ local function begin_generation(from)
     end
 end
 
+local function is_pending_retry(entry)
+    for i = 1, #entry[2], 2 do
+        if entry[2][i] == 'retry_users' then
+            local value = redis.call('HGET', prefix .. KEY_PENDING, entry[2][2])
+            return value and value:match('^%S+') == entry[1]
+        end
+    end
+end
+
 -- This server has started or was promoted. The stream may lack the end of the former generation, and
 -- may contain further entries of it soon, so the next generation begins here (entry.h).
 --
@@ -75,7 +84,8 @@ end
 -- complete command, not before the transaction. The next load executes these commands together with
 -- the first transaction after them. So each server start skips a range of ids, which includes the
 -- ids of the stream entries that these commands add. Entries in a range that an earlier start
--- skipped are removed: the feed has stored their notifications again.
+-- skipped are removed: the feed has stored their notifications again. A retry that a pending notification has as its
+-- entry remains. trim.lua repairs what these commands have done to other keys (verify_pending.lua).
 if run ~= known[2] or history == '' then
     -- The first write frees memory: a store that is full accepts the writes after it.
     local begun = redis.pcall('HDEL', meta, META_RUN)
@@ -84,7 +94,7 @@ if run ~= known[2] or history == '' then
     if skipped_from and skipped_to then
         local found = redis.call('XRANGE', stream, skipped_from, skipped_to)
         for _, entry in ipairs(found) do
-            if entry[1] ~= skipped_from then
+            if entry[1] ~= skipped_from and not is_pending_retry(entry) then
                 redis.call('XACK', stream, 'clairon', entry[1])
                 redis.call('XDEL', stream, entry[1])
             end
@@ -94,7 +104,7 @@ if run ~= known[2] or history == '' then
     local last_ms, now = tonumber(last:match('^%d+')), redis.call('TIME')
     last = string.format('%.0f-0', math.max(last_ms + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1))
     redis.call('XSETID', stream, last)
-    redis.call('HMSET', meta, META_RUN, run, META_HISTORY, history, META_GAP_TO, last, META_EPOCH, epoch)
+    redis.call('HMSET', meta, META_RUN, run, META_HISTORY, history, META_GAP_TO, last, META_EPOCH, epoch, META_VERIFY, '0')
 end
 
 -- The newest entries of the control stream, except cut-offs, which may be many.

@@ -127,6 +127,8 @@
 #define META_DENIED "denied"             /* number of the denials in KEY_DENIED_READ */
 /* the entry that was the oldest before forget_stream.lua, and the oldest one since */
 #define META_FORGOTTEN "forgotten"
+/* exists until trim.lua has verified the pending notifications: the cursor in KEY_PENDING */
+#define META_VERIFY "verify"
 #define META_ENDED_CURSOR "ended_cursor" /* how far trim.lua has visited KEY_ENDED */
 
 /* Writes the key of a kind without a name. */

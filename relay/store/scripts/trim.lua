@@ -3,7 +3,7 @@
 -- receipts in this shard, then a stream entry that the caller has read (read_entry.lua).
 -- Older pending entries move to the end of the stream, as retries without users. Otherwise a
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
--- Also forgets the ended pairs of users (ended.lua).
+-- Also forgets the ended pairs of users (ended.lua), and repairs pending notifications (verify_pending.lua).
 -- Also removes trimmed entries from the index of large entries, and old receipts.
 -- Returns {trimmed entries, 1 if more entries must be moved or removed, trimmed receipts, what the caller must read
 -- (read_entry.lua)}.
@@ -14,6 +14,7 @@ local call = redis.call
 -- include: large_backwards.lua
 -- include: read_entry.lua
 -- include: forgotten.lua
+-- include: verify_pending.lua
 reading.begin(5)
 
 local MOVES_MAX, MOVED_BYTES, LARGE_MAX = 100, 1024 * 1024, 1000
@@ -142,6 +143,7 @@ while moved < old and bytes < MOVED_BYTES do
     end
 end
 prepared.discard()
+local must_verify = verify_pending()
 save_notifications()
 forget_ended()
 forgotten.delete_due()
@@ -157,4 +159,4 @@ for _ = 1, LARGE_MAX do
     if not large or has_large(stream, large) then break end
     large = next_large(stream, large.entry)
 end
-return {trimmed, (has_more or is_cut) and 1 or 0, old_receipts, {}}
+return {trimmed, (has_more or is_cut or must_verify) and 1 or 0, old_receipts, {}}

@@ -52,10 +52,15 @@ local function end_notification(id, most, end_users)
             mark_changed(id)
         end
     end
+    if cursor == '0' then -- save_notifications() deletes the hash after it has written the receipts
+        if notification_of(id) then notification_of(id).acked = nil end -- the acks are recorded
+        complete(id)
+        return #seen, #pending, true
+    end
+    receipts.write() -- before the states (verify_pending.lua)
     call_chunked(seen, 'HDEL', key)
-    local is_complete = call('EXISTS', key) == 0
-    if is_complete then complete(id) else mark_dead_lettered(id, seen) end
-    return #seen, #pending, is_complete
+    mark_dead_lettered(id, seen)
+    return #seen, #pending, false
 end
 
 -- Frees the slots of the in-flight windows of sessions.

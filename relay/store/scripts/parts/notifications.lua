@@ -242,7 +242,6 @@ local function save_notifications()
         end
     end
     call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
-    call_chunked(completed, 'HDEL', prefix .. KEY_PENDING)
     call_chunked(entries_to_ack, 'XACK', stream, 'clairon')
     receipts.save()
     -- The hash of a large audience is freed in the background.
@@ -253,4 +252,5 @@ local function save_notifications()
     call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
     for _, id in ipairs(retried_to_remove) do delete_copies(id) end
     call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_PENDING_LIST)
+    call_chunked(completed, 'HDEL', prefix .. KEY_PENDING) -- last: see verify_pending.lua
 end

@@ -241,7 +241,7 @@ do
         if receipt_count > 0 then add_field('t', template) end
     end
 
-    local function write_entry()
+    function receipts.write()
         if receipt_count == 0 then return end
         fields[2] = count_text(receipt_count)
         call('XADD', receipts_key, '*', unpack(fields, 1, field_count))
@@ -261,7 +261,7 @@ do
         end
         fields[field_count + 1], fields[field_count + 2] = id == of_id and '' or id, user
         of_id, field_count, receipt_count = id, field_count + 2, receipt_count + template_receipts
-        if receipt_count >= STORE_ENTRY_RECEIPTS then write_entry() end
+        if receipt_count >= STORE_ENTRY_RECEIPTS then receipts.write() end
     end
 
     function receipts.add(id, user, outcome, round, at, delivered, attempts, counts, origin)
@@ -452,7 +452,7 @@ do
     end
 
     function receipts.save()
-        write_entry()
+        receipts.write()
         for id, users in pairs(delivered_users) do write_deliveries(id, users) end
         local values = {}
         for id, value in pairs(delivered_values) do
