@@ -359,12 +359,17 @@ session_admit(struct session *session, struct notification *notification)
     notification_unref(notification);
 }
 
-/* A retry that was not queued after the notification was written is sent again. */
+/*
+ * A retry that was not queued after the notification was written is sent again. The page may be
+ * older than the retry: also if trim.lua had moved its entry, which then looks like a retry.
+ */
 static bool
-repeats(struct inflight_entry *entry)
+repeats(struct inflight_entry *entry, const struct notification *notification)
 {
     const bool is_repeated = entry->is_missed && entry->is_written && entry->state == INFLIGHT_OPEN;
 
+    if (!notification->is_retry || notification->frame.as.notification.attempts < entry->attempts)
+        return false;
     entry->is_missed = false;
     entry->is_written = entry->is_written && !is_repeated;
     return is_repeated;
@@ -381,8 +386,8 @@ session_admit_pending(struct session *session, struct notification *notification
             skip_topic(session, notification);
         return true;
     }
-    if (entry != NULL) { /* unless it is a retry, the page is older than the retry */
-        if (notification->is_retry && repeats(entry))
+    if (entry != NULL) {
+        if (repeats(entry, notification))
             queue(session, notification);
         return true;
     }
@@ -466,8 +471,7 @@ session_mark_retry(struct session *session, const struct notification *notificat
     if (entry == NULL)
         return;
     entry->is_missed = true;
-    if (entry->attempts < notification->frame.as.notification.attempts)
-        entry->attempts = notification->frame.as.notification.attempts;
+    entry->attempts = notification->frame.as.notification.attempts;
 }
 
 /* A retry that cannot be queued now is in the pending list. */
