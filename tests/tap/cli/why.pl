@@ -218,7 +218,7 @@ is(($relay->run('forget', 'gone'))[0], 0, 'the user is removed');
 is_deeply([ grep { /gaps/ } @{ $store->execute('KEYS', '*') } ], [], 'with the gaps');
 is_outcome($role, 'reads', 'delivered', JSON::true, qr/Its audience is not known any more/);
 # The store searches for an unknown id, so few requests may do that at the same time.
-kill STOP => $store->pid;
+$store->pause;
 my @reading = map { Clairon::Test::RawSocket->new($relay) } 1 .. 5;
 $_->begin(GET => "/v1/notifications/$UNKNOWN/why?user=u1", Authorization => 'Bearer ' . token(sub => 'api', admin => JSON::true)) for @reading;
 is(scalar(IO::Select->new(map { $_->{link} } @reading)->can_read($Clairon::Test::SECONDS)), 1, 'one of five requests is not passed to the store');

@@ -51,7 +51,7 @@ sub freeze
     my ($store, $node, $is_separated) = @_;
     if    ($is_separated)      { $store->{network}->separate($node) }
     elsif (is_cluster($store)) { $store->pause($node) }
-    else                       { kill STOP => $node->pid }
+    else                       { $node->pause }
     return;
 }
 

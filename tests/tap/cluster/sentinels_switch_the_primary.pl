@@ -36,7 +36,7 @@ for my $how (qw(killed paused))
     my $former = $sentinels->primary;
     my $since  = time;
     if ($how eq 'killed') { $former->kill9 }
-    else                  { kill STOP => $former->pid }
+    else                  { $former->pause }
     insert(10);
     $client->wait_row($rows);
     note sprintf 'a %s primary: notifications are delivered after %.1f s', $how, time - $since;

@@ -51,7 +51,7 @@ insert(60, 900_000);
 wait_stored();
 cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded for rows of 900 kB');
 
-kill STOP => $store->pid;
+$store->pause;
 insert(60, 900_000);
 my ($sent, $same) = ('', 0);
 wait_until('the relay stops reading', sub {

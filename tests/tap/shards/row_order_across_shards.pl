@@ -184,7 +184,7 @@ sub is_marked
 sub turn
 {
     my $before = unordered();
-    kill STOP => $stopped->pid;
+    $stopped->pause;
     my @two = (change($far), change($far, $near));
     wait_read($version);
     my $early = versions();
@@ -205,7 +205,7 @@ for (1 .. 3) { wait_until('the later version waits for the paused node in one ro
 my $unordered = unordered();
 
 # The node is paused for longer than the limit.
-kill STOP => $stopped->pid;
+$stopped->pause;
 my $delayed = change($far);
 push @expected, change($far, $near), $delayed;
 $client->run_until('the later version arrives', sub { @{ versions() } == @expected - 1 });

@@ -40,7 +40,7 @@ for my $how (qw(killed paused))
     # Some of these are under way, and some may be lost with the primary.
     $receipts->add(map { {} } 1 .. 500);
     if ($how eq 'killed') { $former->kill9 }
-    else                  { kill STOP => $former->pid }
+    else                  { $former->pause }
     $sentinels->wait_failover($former);
     if ($how eq 'killed') { $former->start }
     else                  { kill CONT => $former->pid }

@@ -101,7 +101,7 @@ check_survives('a new password', qr/NOAUTH.*add user and password/,
     sub { config('requirepass', '') });
 
 check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
-    sub { kill STOP => $store->pid },
+    sub { $store->pause },
     sub { kill CONT => $store->pid });
 
 check_survives('restarted, with a slow load', qr/store is loading its dataset/,

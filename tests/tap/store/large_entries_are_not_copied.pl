@@ -127,7 +127,7 @@ wait_until('the row is stored', sub { $store->pending == 2 });
 is(scalar(grep { $_->{data} =~ /"u3"/ } $store->entries), 1, 'with memory again, the row is stored once');
 
 # A relay is killed while it sends a row.
-kill STOP => $store->pid;
+$store->pause;
 $pg->safe_psql('postgres', "INSERT INTO large VALUES ('u4', $values)");
 wait_until('the relay has received the row', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $relay->kill9;

@@ -62,7 +62,7 @@ my $honest = read_directly($entry);
 $relay->restart;
 my @clients = map { Clairon::Test::Client->new($relay->url('/v1/ws')) } 1 .. $SESSIONS;
 start_clock();
-kill STOP => $store->pid;    # so that all sessions read at the same time
+$store->pause;    # so that all sessions read at the same time
 $clients[ $_ - 1 ]->send({ t => 'connect', r => 1, token => token(sub => "u$_"), pos => $pos }, { t => 'unknown', r => 2 }) for 1 .. $SESSIONS;
 $_->wait_for('err') for @clients;
 kill CONT => $store->pid;

@@ -30,7 +30,7 @@ sub reject_one_batch
     my $link   = $store->link;
     my $handed = $relay->metric('clairon_feed_frames_total');
     my $before = $handed;
-    kill STOP => $store->{pid};
+    $store->pause;
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
     # Each request for a metric causes a loop iteration of the relay, in which the relay can read more.
     wait_until('a slow store causes backpressure on the relay and on PostgreSQL', sub {

@@ -24,7 +24,7 @@ insert(1, 10);
 $client->wait_notifications(10);
 
 # A batch is in flight when the connection is lost.
-kill STOP => $store->pid;
+$store->pause;
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (0, 'nobody')});
 wait_until('the relay has received the row', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $store->kill9;

@@ -65,6 +65,16 @@ sub kill9
     return $self->wait_end;
 }
 
+# Sends SIGSTOP and waits until no thread runs any more; SIGCONT continues the process. kill() alone returns earlier, and
+# the threads of KeyDB then execute further commands.
+sub pause
+{
+    my ($self) = @_;
+    kill STOP => $self->{pid};
+    waitpid $self->{pid}, POSIX::WUNTRACED();
+    return;
+}
+
 # Stops the process at the end of a test. Dies if it has already ended, does not end, or exits with an error.
 sub end
 {

@@ -125,7 +125,7 @@ sub replicate
 # Returns the running nodes that reply.
 sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
 
-sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
+sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; $node->pause; return }
 sub resume { my (undef, $node) = @_; kill CONT => $node->pid; delete $node->{is_paused}; return }
 
 # Polls a condition of the nodes. A node that loads its dataset, as after a full resynchronization, replies later.
