@@ -8,6 +8,16 @@
 
 #include "store/scripts/constants.h"
 
+struct position
+position_from(struct bytes text)
+{
+    struct position found;
+
+    if (frame_position_parse((const char *)text.at, text.len, &found.lsn, &found.ordinal) != RC_OK)
+        return (struct position){0, 0};
+    return found;
+}
+
 static enum rc
 read_number(const char **at, const char *end, uint64_t *ret_number)
 {

@@ -30,6 +30,9 @@ position_raise(struct position *position, struct position to)
         *position = to;
 }
 
+/* (0, 0) if the text is not the text of a position. */
+struct position position_from(struct bytes text);
+
 #define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero byte */
 
 /*

@@ -29,16 +29,9 @@ follow_request(struct reader_connection *connection, link_reply *reply)
 static struct position
 stored_position(const struct redisReply *reply)
 {
-    const struct bytes text = reply_bytes(reply_at(reply, 2));
-    const struct bytes newest = reply_bytes(reply_at(reply, 3));
-    struct position stored = {0, 0}, added = {0, 0};
+    struct position stored = position_from(reply_bytes(reply_at(reply, 2)));
 
-    if (frame_position_parse((const char *)text.at, text.len, &stored.lsn, &stored.ordinal) !=
-        RC_OK)
-        stored = (struct position){0, 0};
-    if (frame_position_parse((const char *)newest.at, newest.len, &added.lsn, &added.ordinal) ==
-        RC_OK)
-        position_raise(&stored, added);
+    position_raise(&stored, position_from(reply_bytes(reply_at(reply, 3))));
     return stored;
 }
 

@@ -2,10 +2,11 @@
 -- feeds.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
 -- otherwise '', database oid, database name.
--- Returns {position, timeline, read, newest, delete}. The first three are as stored, without progress
+-- Returns {position, timeline, read, newest, delete, stored}. The first three are as stored, without progress
 -- the given timeline and empty strings. newest: with several shards, the position of the newest notification
 -- with a commit, up to the stored position: later ones were undone. '' without such a notification, or '-' if it was not
 -- found. delete: '1' if the caller must call delete_members.lua before it stores memberships, otherwise ''.
+-- stored: with several shards, the last argument of the last rewind.lua, or ''.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
@@ -82,4 +83,5 @@ if ARGV[4] == '' then return {position, timeline, read, '', must_delete} end
 -- include: reverse_scan.lua
 local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32,
     function(route) return position_text(route) <= position end)
-return {position, timeline, read, newest_route and position_text(newest_route) or found == nil and '' or '-', must_delete}
+return {position, timeline, read, newest_route and position_text(newest_route) or found == nil and '' or '-', must_delete,
+    redis.call('HGET', progress, 'stored') or ''}

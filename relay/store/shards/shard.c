@@ -530,11 +530,8 @@ place_stop(struct shard *shard, const char *reason)
 static void
 update_seen_position(struct shard *shard, struct bytes epoch, struct bytes position)
 {
-    struct position to = {0, 0};
+    const struct position to = position_from(position);
 
-    if (frame_position_parse((const char *)position.at, position.len, &to.lsn, &to.ordinal) !=
-        RC_OK)
-        to = (struct position){0, 0};
     if (!bytes_equal_text(epoch, shard->epoch))
         shard->seen_position = to;
     else
@@ -545,13 +542,9 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
 static void
 set_cut(struct shard *shard, const struct redisReply *covered)
 {
-    const struct bytes position = reply_field(covered, "position");
     struct shard_cut *cut = &shard->cut;
 
-    *cut = (struct shard_cut){.position = {0, 0}};
-    if (frame_position_parse((const char *)position.at, position.len, &cut->position.lsn,
-                             &cut->position.ordinal) != RC_OK)
-        cut->position = (struct position){0, 0};
+    *cut = (struct shard_cut){.position = position_from(reply_field(covered, "position"))};
     shard_dependency_read(reply_field(covered, "sent"), cut->sent, shard->store->shard_count);
 }
 

@@ -149,9 +149,10 @@ struct shard {
     bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
     bool has_first_entry;            /* `meta` contains the first stream entry */
     uint64_t read_lsn;               /* read_lsn of the feed, including batches in flight */
-    uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
-    uint64_t acquired_ordinal;
+    struct position acquired;        /* position of the newest frame when the slot was acquired */
     uint32_t acquired_timeline;
+    /* has all frames up to here: beyond `acquired` if the memberships are copied again */
+    struct position stored;
     char sent_position[FRAME_POSITION_TEXT + 1]; /* what the next batch for the shard follows */
     struct ingest_queue ingests;
     struct shard_entry_read *entry_reads; /* in flight (shard_request_read_entry) */

@@ -302,11 +302,14 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     unsigned k = shard_of(batch, frame);
     struct shard *shard = &store->shards[k];
     struct batch *part = &batch->parts[k];
-    const struct position position = {frame->commit_lsn, frame->ordinal},
-                          acquired = {shard->acquired_lsn, shard->acquired_ordinal};
+    const struct position position = {frame->commit_lsn, frame->ordinal};
     const size_t before = part->bytes;
-    /* After a crash one shard may be ahead, and already contain frames that are sent again. */
-    const bool is_again = store->shard_count > 1 && !position_less(acquired, position);
+    /*
+     * After a crash one shard may be ahead, and already contain frames that are sent again. Copied
+     * memberships have no LSN.
+     */
+    const bool is_again =
+        store->shard_count > 1 && frame->commit_lsn != 0 && !position_less(shard->stored, position);
     struct frame late;
 
     batch->count++;

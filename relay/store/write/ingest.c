@@ -668,22 +668,18 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
 {
     const char *position = reply_text(reply_at(reply, 0));
     uint32_t timeline = (uint32_t)strtoul(reply_text(reply_at(reply, 1)), NULL, 10);
-    const struct bytes newest = reply_bytes(reply_at(reply, 3));
 
     shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
     shard->acquired_timeline = timeline;
-    if (position[0] == '\0' ||
-        frame_position_parse(position, strlen(position), &shard->acquired_lsn,
-                             &shard->acquired_ordinal) != RC_OK)
-        shard->acquired_lsn = shard->acquired_ordinal = 0;
+    shard->acquired = position_from(reply_bytes(reply_at(reply, 0)));
+    shard->stored = position_from(reply_bytes(reply_at(reply, 5)));
+    position_raise(&shard->stored, shard->acquired);
     /* The newest notification, unless it is beyond the progress. For several shards. */
-    shard->newest_sent = (struct position){0, 0};
-    if (frame_position_parse((const char *)newest.at, newest.len, &shard->newest_sent.lsn,
-                             &shard->newest_sent.ordinal) != RC_OK ||
-        shard->newest_sent.lsn > shard->acquired_lsn)
+    shard->newest_sent = position_from(reply_bytes(reply_at(reply, 3)));
+    if (shard->newest_sent.lsn > shard->acquired.lsn)
         shard->newest_sent = (struct position){0, 0};
-    shard->newest_acquired = bytes_equal_text(newest, "-")
-                                 ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
+    shard->newest_acquired = bytes_equal_text(reply_bytes(reply_at(reply, 3)), "-")
+                                 ? shard->acquired
                                  : shard->newest_sent;
     snprintf(shard->sent_position, sizeof(shard->sent_position), "%s", position);
     if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
@@ -855,14 +851,17 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], timeline_text[16], undone[INGEST_LSN_TEXT + 1] = "";
     char read[INGEST_LSN_TEXT + 1], own[FRAME_POSITION_TEXT + 1] = "";
+    char stored[FRAME_POSITION_TEXT + 1] = "";
 
     ingest_progress_key(shard, slot, key);
     ingest_lsn_text(rewind->read_lsn, read);
     if (rewind->is_undone)
         snprintf(undone, sizeof(undone), "%016" PRIx64, rewind->undone_lsn);
     snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, rewind->timeline);
-    if (shard->acquired_lsn != 0 || shard->acquired_ordinal != 0)
-        frame_position_text(shard->acquired_lsn, shard->acquired_ordinal, own);
+    if (shard->acquired.lsn != 0 || shard->acquired.ordinal != 0)
+        frame_position_text(shard->acquired.lsn, shard->acquired.ordinal, own);
+    if (shard->stored.lsn != 0)
+        frame_position_text(shard->stored.lsn, shard->stored.ordinal, stored);
     argument(&arguments, key);
     argument(&arguments, shard->prefix);
     argument(&arguments, request->store->feed_token);
@@ -874,6 +873,7 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
     argument(&arguments, undone);
+    argument(&arguments, strcmp(stored, rewind->position) < 0 ? stored : rewind->position);
     shard_request_send_script(request, shard, STORE_SCRIPT_rewind, 1, &arguments);
 }
 

@@ -177,12 +177,12 @@ sub postgresql
     return $node;
 }
 
-# Returns a started standby of `$primary`, configured for logical decoding on the standby. conf => additional lines of
-# its postgresql.conf.
+# Returns a started standby of `$primary`, configured for logical decoding on the standby. name => its name; conf =>
+# additional lines of its postgresql.conf.
 sub standby
 {
     my ($primary, %options) = @_;
-    my $node = Clairon::Test::Cluster->new('standby');
+    my $node = Clairon::Test::Cluster->new($options{name} // 'standby');
     $primary->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('standby', true)});
     $primary->backup('copy');
     $node->init_from_backup($primary, 'copy', has_streaming => 1);

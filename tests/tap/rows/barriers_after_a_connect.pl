@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 1 }    # with several, notifications do not have the position
 use Clairon::Test qw(wait_until token script_text);
 use Clairon::Test::RawSocket;
 use Test::More;
@@ -63,7 +64,7 @@ is(covered(), '', 'a connect does not add the stream, which another node may hav
 $store->execute('RENAME', 'c:moved', 'c:covered');
 run_script('history', 'c:stream', 'c') for 1, 2;
 is(covered(), "read $old timeline 1", 'a connect adds the position of the progress');
-run_script('rewind', 'c:progress:s', 'c', 'one', 1, 'a', 'epoch', $new, '');
+run_script('rewind', 'c:progress:s', 'c', 'one', 1, 'a', 'epoch', $new, '', 'a');
 run_script('history', 'c:stream', 'c');
 is(covered(), "reset $new", 'a new epoch does not cover it');
 $store->execute('HSET', 'c:progress:s', 'read:one', sprintf '%016x', 30);

@@ -324,7 +324,7 @@ my %steps  = (
         my $read  = rand() < 0.5 ? substr($rewound_to, 0, 16) : '';
         my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
         my $undone = rand() < 0.5 ? sprintf('%016x', $lsn) : '';
-        my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read, $undone);
+        my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read, $undone, $rewound_to);
         my $is_ours = ($model{owner} // '') eq $owner;
         same('reset', $reply, $is_ours ? 1 : 'FENCED');
         return unless $is_ours;
@@ -467,8 +467,9 @@ run_script('acquire', [$PROGRESS], 'five', @several);
 sub add_at { return $store->execute('XADD', $STREAM, '*', id => "at @_", route => route_at(@_), data => '{}') }
 add_at($_, 1) for 1, 2, 5;
 my $undone = add_at(6, 1);
-run_script('rewind', [$PROGRESS], 'c', 'five', 2, position(3, 0), 'f' x 16, '', '0' x 15 . '3');
-is(run_script('acquire', [$PROGRESS], 'six', 'ours', 2, 1, 16, 'db')->[3], position(2, 1), 'acquire returns the newest notification that was not undone');
+run_script('rewind', [$PROGRESS], 'c', 'five', 2, position(3, 0), 'f' x 16, '', '0' x 15 . '3', position(4, 0));
+is_deeply([ @{ run_script('acquire', [$PROGRESS], 'six', 'ours', 2, 1, 16, 'db') }[ 3, 5 ] ], [ position(2, 1), position(4, 0) ],
+    'acquire returns the newest notification that was not undone, and the position up to which the frames are stored');
 is(run_script('start_position', [$STREAM], position(2, 1), $undone), $undone, 'a relay does not start before notifications that were undone');
 my $next = add_at(4, 1);
 add_at(7, 1);

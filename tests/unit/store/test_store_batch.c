@@ -260,8 +260,7 @@ test_shard_receives_only_missing_frames(void **state)
 
     (void)state;
     four.stats = &stats;
-    ahead[own].acquired_lsn = 7;
-    ahead[own].acquired_ordinal = 5;
+    ahead[own].stored = (struct position){7, 5};
     batch = store_batch_new(&four);
     for (unsigned char i = 4; i <= 6; i++) {
         struct frame mine = notification_for("USER", TARGETS_U1, 1, i);
@@ -292,8 +291,8 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
 
     (void)state;
     four.stats = &stats;
-    noting[0].acquired_lsn = 7;
-    noting[0].acquired_ordinal = 5; /* shard 0 already has the notification for the team */
+    /* shard 0 already has the notification for the team */
+    noting[0].stored = (struct position){7, 5};
     batch = store_batch_new(&four);
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
         store_batch_add(batch, &frames[i]);
