@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until of_mark);
+use Clairon::Test qw(wait_until wait_confirmed of_mark);
 use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main');
@@ -66,6 +66,7 @@ $_->close for $one, $two, $three;
 my $narrow = $relay->client('n1', win => 1);
 notify('USER', 'n1', 'before');
 $narrow->run_until('the notification arrives', sub { of_mark($narrow, 'before') });
+wait_confirmed($pg);    # otherwise the slot sends it again
 $store->execute('FLUSHALL');
 is($narrow->wait_for('gap')->{why}, 'epoch', 'an emptied store causes a gap');
 my $after = notify('USER', 'n1', 'after');

@@ -21,7 +21,7 @@ sub wait_pong { my ($client) = @_;
 my ($honest, $flood) = map { $relay->client($_) } qw(honest flood);
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{honest}', '{}', ack_required => true)});
 $honest->run_until('a notification arrives', sub { $honest->notifications });
-wait_until('the delivery is reported', sub { defined $store->execute('ZSCORE', 'clairon:due', "$id:honest") });
+wait_until('the delivery is reported', sub { defined $store->execute('ZSCORE', $store->of($id, 'due'), "$id:honest") });
 
 my $begin = time;
 $proxy->freeze;
