@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until pg_major);
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -97,8 +97,12 @@ as_attacker(q{
         $$BEGIN CREATE TABLE own.made (); RETURN 'a'; END$$;
     SELECT clairon.watch('own.e', 'USER', '=x', only_when => $$ public.rewrite(q, s) IS NULL $$);
     INSERT INTO own.e VALUES (1, 'a', $$SELECT 'a'::tsquery, own.g()$$), (2, 'a', $$SELECT 'a'::tsquery, own.h()$$)});
-check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
-ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the privileges of the table\'s owner');
+if (pg_major() < 18)
+{
+    check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
+    ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the privileges of the table\'s owner');
+}
+else { check_denied('SQL in an extension', $mark, 'cannot take query snapshot during logical decoding') }
 
 # Evaluations exceed the time or memory limit.
 $mark = log_mark();
