@@ -31,8 +31,8 @@ sub expired
     my $before = entries();
     my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$users}', '{}', ack_required => true,"
         . " ttl => '1 hour') FROM generate_series(1, $count)");
-    wait_until('all notifications are stored', sub { !grep { !defined } @{ $store->execute('HMGET', 'clairon:pending', @ids) } });
-    $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
+    wait_until('all notifications are stored', sub { @ids == grep { defined } map { @{ $store->execute('HMGET', $_, @ids) } } $store->keys('pending') });
+    $store->expire(@ids);
     wait_until('all notifications are in the error log', sub { entries() == $before + $count });
     return @ids;
 }
@@ -88,7 +88,7 @@ for my $verb ('redrive', 'drop')
     like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, "$verb --dry-run lists the entries and their count");
     is(entries(), 3, "$verb --dry-run changes nothing");
 }
-is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no notification pending');
+is($store->sum('HLEN', 'pending'), 0, 'a dry run makes no notification pending');
 is((errors('list', '--dry-run'))[0], 2, 'list rejects --dry-run');
 
 # One of several ids is unknown.
@@ -100,7 +100,7 @@ is(unaudited($err), "clairon errors: no entry of the error log has id $unknown\n
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, unaudited($err) ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
 is_deeply([ audited($err) ], [qq(act="redrive" object="error log: $ids[2]")], 'a redrive is audited');
-is($store->execute('HLEN', 'clairon:pending'), 1, 'redriven notifications are pending again for their users');
+is($store->sum('HLEN', 'pending'), 1, 'redriven notifications are pending again for their users');
 is(entries(), 0, 'the redriven entry is deleted');
 
 # Entries without users cannot be redriven.
@@ -118,7 +118,7 @@ is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that canno
 # --source selects the entries of a table.
 my $table = $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{u5,u6}', '{}', source => 'app.orders', ack_required => true, ttl => '1 hour')");
 my ($other) = expired(1, 'u5');
-$store->execute('ZADD', 'clairon:due', 1, "$table:");
+$store->expire($table);
 wait_until('both are in the error log', sub { entries() == 2 });
 is((errors('list', '--source', 'orders'))[2], "no entry of the error log matches\n", '--source compares whole names');
 ($code, $out) = errors('list', '--source', 'app.orders');

@@ -99,9 +99,9 @@ repaired('the running store passes all checks');
 
 # New error log entries cause at most one log line every 10 s, with a count.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});
-wait_until('all notifications are stored', sub { $store->execute('HLEN', 'clairon:pending') == 2500 });
-$store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 0 .. 1199 ]);
-$store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 1200 .. 2499 ]);
+wait_until('all notifications are stored', sub { $store->sum('HLEN', 'pending') == 2500 });
+$store->expire(@ids[ 0 .. 1199 ]);
+$store->expire(@ids[ 1200 .. 2499 ]);
 wait_until('all notifications are in the error log', sub { $store->error_count == 2500 });
 is($relay->stop, 0, 'the relay exits with status 0');
 my @lines = $relay->log_text =~ /(time=\S+ msg="moved unacknowledged notifications to the error log" .*)/g;

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 1 }    # the pages print keys of one shard
 use Clairon::Test qw(wait_until);
 use Clairon::Test::Pages;
 use Test::More;

@@ -17,7 +17,7 @@ my $second = Clairon::Test::relay(undef, $store, roles => 'gate');
 sub notify { my ($audience, $target, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{}'" . ($more // '') . ')') }
 sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
-sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
+sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), $user) }
 
 # Calls a function while the relay is stopped.
 sub while_relay_is_stopped
@@ -39,7 +39,13 @@ my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
 $_->run_until('both notifications arrive', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
 my $third = notify('USER', 'u1', ', ack_required => true');
 $first_session->run_until('a third notification arrives', sub { has($first_session, $third) });
-sub add_ack_events { $store->execute('XADD', 'clairon:ack_events', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
+sub add_ack_events
+{
+    my ($count) = @_;
+    for my $key ($store->keys('ack_events')) { $store->execute('XADD', $key, 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $count }
+    return;
+}
+
 my $mark = while_relay_is_stopped($second, sub {
     add_ack_events(FIRST);
     $first_session->ack(@ids);
@@ -57,7 +63,7 @@ wait_until('all notifications are complete', sub { $store->pending == 0 });
 sub class_members { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
 sub add_changes { return $store->execute('EVAL', q{for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*',
-    'change', '+', 'audience', 'CLASS', 'target', 'more', 'user', 'pupil', 'xid', '1') end}, 1, 'clairon:control', $_[0]) }
+    'change', '+', 'audience', 'CLASS', 'target', 'more', 'user', 'pupil', 'xid', '1') end}, 1, $store->shared('control'), $_[0]) }
 for my $others (FIRST, MEMBERS)
 {
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', 't1', 'leaves$others')");

@@ -43,7 +43,9 @@ $target->backup('base');
 $target->stop('immediate');
 $relay->wait_for_log(qr/msg="connection to the primary lost" sink="sql"/);
 $receipts->add_many(2500);
-wait_until('the backlog is known', sub { metric('backlog_receipts') >= 2500 });
+# A store before Redis 7 counts a thousand entries at most.
+my $counted = $ENV{STORE_SERVER} =~ /keydb/ ? 1000 : 2500;
+wait_until('the backlog is known', sub { metric('backlog_receipts') >= $counted });
 cmp_ok(metric('oldest_seconds'), '>', 0, 'the age of the oldest receipt is known');
 cmp_ok(metric('failures_total'), '>', 0, 'failures are counted');
 check_served('the primary is away');

@@ -15,7 +15,7 @@ my $endpoint  = Clairon::Test::Endpoint->launch;
 Clairon::Test::relay($pg, $sentinels, roles => 'gate,sink', conf => { 'receipts.sql' => 'true', 'receipts.conninfo' => $pg->connstr('postgres') . ' user=relay',
     $endpoint->settings }) for 1, 2;
 
-sub stored { return map { $_->{id} } $sentinels->entries($sentinels->keys('receipts')) }
+sub stored { return map { $_->{id} } map { $sentinels->entries($_) } $sentinels->keys('receipts') }
 # The sentinels may promote another server soon after: it may lack what was added meanwhile.
 sub forget_lost { my %stored = map { $_ => 1 } eval { stored() }; delete @{ $receipts->{ids} }{ grep { !$stored{$_} } keys %{ $receipts->{ids} } } if %stored; return }
 sub not_received { my %received = map { $_ => 1 } $endpoint->received; return grep { !$received{$_} } sort keys %{ $receipts->{ids} } }

@@ -99,7 +99,7 @@ for my $host (qw(hook.invalid push.invalid))
     wait_until("the proxy has refused two connections to $host", sub { (grep { $_ =~ /^\Q$host\E .* 403$/ } $proxy->connects) >= 2 });
 }
 is($receipts->pending('webhook'), 1, 'the receipt waits in the store');
-is($store->execute('ZCARD', 'clairon:webpush'), 1, 'as does the Web Push');
+is($store->sum('ZCARD', 'webpush'), 1, 'as does the Web Push');
 is_deeply([ $endpoint->requests, $service->requests ], [], 'nothing is sent past the proxy');
 my $test = http({ sub => 'u1' }, '/v1/webpush/test', {})->{json}{subscriptions}[0];
 is($test->{error}, 'could not send to the push service', 'a test of the subscription fails too');
@@ -111,7 +111,7 @@ my ($push) = $service->requests;
 is($push->{error}, undef, 'the Web Push is decrypted, and its VAPID token names the push service');
 is_deeply([ grep { !/ dXNlcjp3b3Jk / } $proxy->connects ], [], 'each connection has the credentials of the proxy');
 is(http({ sub => 'u1' }, '/v1/webpush/test', {})->{json}{subscriptions}[0]{status}, 201, 'a test is sent through the proxy');
-wait_until('nothing is left', sub { $receipts->pending('webhook') == 0 && $store->execute('ZCARD', 'clairon:webpush') == 0 });
+wait_until('nothing is left', sub { $receipts->pending('webhook') == 0 && $store->sum('ZCARD', 'webpush') == 0 });
 is(scalar(grep { $_->{url} eq '/201/u1' } $service->requests), 2, 'the Web Push was sent once, in addition to the test');
 unlike($relay->log_text, qr/user:word|dXNlcjp3b3Jk/, 'the log does not contain the password of the proxy');
 

@@ -131,7 +131,8 @@ ok((grep { my $request = $_; $request->{headers}{'webhook-signature'} eq join ' 
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"text":"urgent"}', ack_required => true)});
 my $entry;
 wait_until('the notification is stored', sub { ($entry) = $store->entries; $entry });
-my ($escalated) = $receipts->add({ notification => $entry->{id}, user_id => 'u1', outcome => 'escalated' });
+my ($shard)     = $entry->{stream} =~ /\{(\d+)\}/;
+my ($escalated) = $receipts->add({ notification => $entry->{id}, user_id => 'u1', outcome => 'escalated', shard => $shard // 0 });
 my ($ended)     = $receipts->add({ outcome => 'escalated' });
 wait_received($escalated, $ended);
 my %by_id = map { $_->{id} => $_ } map { @{ $_->{json}{receipts} } } $endpoint->requests;

@@ -38,8 +38,8 @@ is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both rejected no
 
 # Rejected entries do not block the redrive of other entries.
 my $exhausted = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
-wait_until('the notification is due', sub { $store->execute('ZSCORE', 'clairon:due', "$exhausted:u1") });
-$store->execute('ZADD', 'clairon:due', 1, "$exhausted:u1");
+wait_until('the notification is due', sub { $store->execute('ZSCORE', $store->of($exhausted, 'due'), "$exhausted:u1") });
+$store->execute('ZADD', $store->of($exhausted, 'due'), 1, "$exhausted:u1");
 wait_until('the notification is exhausted', sub { $store->error_count == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
 is($code, 0, 'redrive exits with 0');

@@ -37,7 +37,7 @@ is(scalar(grep { subscribe($_, $hanging, "hang/$_") != 201 } @waiting), 0, "$USE
 subscribe('u1', $other, '201/u1');
 is(scalar(grep { publish(@waiting) != 201 } 1 .. $EACH), 0, "$EACH notifications have Web Pushes for all of them");
 wait_until('the service has received requests', sub { scalar($hanging->requests) >= 16 });
-wait_until('the relay has taken all Web Pushes', sub { $store->execute('ZCOUNT', 'clairon:webpush', '-inf', 1000 * time) == 0 });
+wait_until('the relay has taken all Web Pushes', sub { $store->sum('ZCOUNT', 'webpush', '-inf', 1000 * time) == 0 });
 is(publish('u1'), 201, 'a notification has one for a user of another service');
 wait_until('the other service has received it', sub { scalar($other->requests) == 1 });
 wait_until('the Web Pushes that wait are counted', sub { $relay->metric('clairon_sink_backlog_receipts{sink="webpush"}') == $USERS * $EACH });

@@ -38,7 +38,7 @@ sub received
     my @found = sort map { $_->{url} =~ s{^/201/}{}r } grep { JSON::decode_json($_->{plain})->{notification}{title} eq $title } $service->requests;
     return @found;
 }
-sub queue { return map { $store->execute(@$_) } [ ZCARD => 'clairon:webpush' ], [ ZCARD => 'clairon:webpush_large' ], [ ZCARD => 'clairon:webpush_commits' ] }
+sub queue { return map { $store->sum('ZCARD', $_) } qw(webpush webpush_large webpush_commits) }
 
 my @members = map { "m$_" } 1 .. $MEMBERS;
 for (my $from = 0; $from < $MEMBERS; $from += 1000) { $store->execute('SADD', $store->shared('members:TEAM:all'), @members[ $from .. $from + 999 ]) }
@@ -55,8 +55,8 @@ my $acked = publish(acked => TEAM => ['all'], retry => { ack_required => JSON::t
 is($acked->{status}, 201, 'as is one that must be acknowledged');
 is(publish(named => USER => [ @members[ 0 .. 5000 ] ])->{status}, 201, 'and one for many named users');
 is_deeply([ queue() ], [ 0, 3, 3 ], 'the users are not in the queue yet');
-is($store->execute('SCARD', "clairon:webpush_users:$response->{json}{id}"), $MEMBERS, 'but in a set of their notification');
-is($store->execute('HLEN', "clairon:ack:$acked->{json}{id}"), $MEMBERS, 'the acknowledgements are pending for each');
+is($store->sum('SCARD', "webpush_users:$response->{json}{id}"), $MEMBERS, 'but in a set of their notification');
+is($store->sum('HLEN', "ack:$acked->{json}{id}"), $MEMBERS, 'the acknowledgements are pending for each');
 my %lifetime = map { $_ => $store->execute('PTTL', $_) } map { @{ $store->execute('KEYS', $_) } } '*:webpush*', '*:staged*';
 is_deeply([ grep { $lifetime{$_} <= 0 } sort keys %lifetime ], [], 'all keys expire');
 http({ sub => $subscribed[3] }, POST => '/v1/ack', { ids => [ $acked->{json}{id} ] });
@@ -65,7 +65,7 @@ publish(single => USER => ['single']);
 my $most = 0;
 my $sink = Clairon::Test::relay(undef, $store, roles => 'sink', wait => 0, conf => \%conf);
 wait_until('a notification for one user is sent', sub { received('single') });
-cmp_ok(($store->execute('ZCARD', 'clairon:webpush_large')), '>', 0, 'before the large audiences are done');
+cmp_ok($store->sum('ZCARD', 'webpush_large'), '>', 0, 'before the large audiences are done');
 wait_until('all Web Pushes are sent or dropped', sub { my ($queued) = my @queue = queue(); $most = $queued if $queued > $most; !grep { $_ } @queue }, 300);
 is_deeply([ received('plain') ], [ sort @subscribed ], 'each user receives it once');
 is_deeply([ received('acked') ], [ sort grep { $_ ne $subscribed[3] } @subscribed ], 'what was acknowledged is not sent');

@@ -193,6 +193,27 @@ sub make_due
     return;
 }
 
+# Makes the expiration of these notifications due immediately.
+sub expire
+{
+    my ($self, @ids) = @_;
+    my ($first, @others) = $self->keys('due');
+    my %due = map { $_->{id} => $_->{stream} =~ s/stream$/due/r } @others ? $self->entries : ();
+    my %members;
+    push @{ $members{ $due{$_} // $first } }, 1, "$_:" for @ids;
+    $self->execute('ZADD', $_, @{ $members{$_} }) for sort CORE::keys(%members);
+    return;
+}
+
+# Returns the sum of a command's replies over the keys of all shards, for example sum('ZCARD', 'webpush').
+sub sum
+{
+    my ($self, $command, $name, @arguments) = @_;
+    my $sum = 0;
+    $sum += $self->execute($command, $_, @arguments) for $self->keys($name);
+    return $sum;
+}
+
 sub by_id
 {
     my ($one, $other) = map { [ split /-/, $_->{entry} ] } @_;
@@ -221,9 +242,7 @@ sub entries
 sub stored
 {
     my ($self) = @_;
-    my $count = 0;
-    $count += $self->execute('XLEN', $_) for $self->keys('stream');
-    return $count;
+    return $self->sum('XLEN', 'stream');
 }
 
 # Return the error log entries of all shards, oldest first, and their number.
@@ -232,9 +251,7 @@ sub errors { my ($self) = @_; return sort { by_id($a, $b) } map { $self->entries
 sub error_count
 {
     my ($self) = @_;
-    my $count = 0;
-    $count += $self->execute('XLEN', $_) for $self->keys('errors');
-    return $count;
+    return $self->sum('XLEN', 'errors');
 }
 
 # Returns the users who had to acknowledge the notification with this stream entry.
