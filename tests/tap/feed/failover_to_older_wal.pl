@@ -61,7 +61,7 @@ my $mark   = $relay->log_mark;
 my $before = $store->stored;
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
-$relay->wait_for_log(qr/on timeline 1, but the store has followed a failover to timeline 2.*DEL clairon:progress:clairon/, from => $mark);
+$relay->wait_for_log(qr/on timeline 1, but the store has followed a failover to timeline 2.*DEL \S+:progress:clairon/, from => $mark);
 is(($relay->get('/readyz?need=feed'))[0], 503, 'a relay that is connected to an outdated primary has no feed');
 $relay->stop;
 $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
