@@ -70,7 +70,7 @@ for my $key ($store->keys('receipts'))
     is(trim($key, 3_600_000, 1_000_000)->[2], 0, 'receipts within the limits are kept');
     my $half = int($store->execute('MEMORY', 'USAGE', $key, 'SAMPLES', 0) / 2);
     cmp_ok(trim($key, 3_600_000, $half)->[2], '>', 0, 'the oldest receipts beyond the bytes are removed');
-    is($store->execute('XLEN', $key) > 0, 1, 'but not all');
+    cmp_ok($store->execute('XLEN', $key), '>', 0, 'but not all') if $count > 1;
     select undef, undef, undef, 0.01;
     trim($key, 1, 1_000_000);
     is($store->execute('XLEN', $key), 0, 'receipts beyond the retention are removed');
