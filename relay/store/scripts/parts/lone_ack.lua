@@ -17,9 +17,9 @@ local function store_lone_ack()
     end
     if has_other_relays(name) then add_ack_event(name, pack_text(user) .. pack_text(id)) end
     call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
-    call('HDEL', prefix .. KEY_PENDING, id)
     call('XACK', stream, 'clairon', entry)
     call('UNLINK', prefix .. KEY_ACK .. id)
+    call('HDEL', prefix .. KEY_PENDING, id) -- last of the state: see verify_pending.lua
     call('HSET', prefix .. KEY_ENDED, user, ended .. ' ' .. entry)
     write_event(id, 'acked ' .. integer_text(now_ms()) .. ' 0 - ' .. user, entry, trace_ms)
     return {1, 1}
