@@ -9,8 +9,9 @@ local function store_lone_report()
     local timeout, base, cap, trace_ms, kind, user, id = unpack(ARGV, 2, 8)
     local conn = #ARGV == 8 and kind:match('^S(%S*)')
     local value = conn and call('HGET', prefix .. KEY_PENDING, id)
-    local entry, backoff, fields = (value or ''):match('^(%S+) %-?%d+ b(%S)(.*)$')
-    if not entry or fields:find(' [rc]') or call('HGET', prefix .. KEY_ACK .. id, user) ~= '0' then return nil end
+    -- The fields of pending_value.lua that change nothing here, and t.
+    local entry, backoff, fields = (value or ''):match('^(%S+) %-?%d+ b(%S)([ atlxow%d]*)$')
+    if not entry or call('HGET', prefix .. KEY_ACK .. id, user) ~= '0' then return nil end
     local now = now_ms()
     if backoff ~= '-' then
         local notification = {backoff = backoff, ack_timeout = fields:match(' t(%d+)')}
