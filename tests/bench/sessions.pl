@@ -23,10 +23,13 @@ sub acknowledge
     wait_until('the backlog is stored', sub { $store->entries == $backlog });
     my $before = cpu($store);
     my $client = $relay->client('u1', win => 0 + $window); # JSON: a number
-    for my $count (1 .. $backlog)
+    # Acknowledges at once, because a store that waits between acknowledgements needs up to three times as much.
+    for (1 .. $backlog)
     {
-        $client->wait_notifications($count);
-        $client->ack(($client->notifications)[ $count - 1 ]{metadata}{id});
+        $client->wait_notifications(1);
+        my ($notification) = $client->notifications;
+        @{ $client->{messages} } = ();
+        $client->ack($notification->{metadata}{id});
     }
     wait_until('all acknowledgements are stored', sub { $store->pending == 0 });
     my $us   = (cpu($store) - $before) / $backlog;
