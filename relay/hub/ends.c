@@ -480,11 +480,12 @@ hub_disorder_ends(struct hub *hub, uint64_t lsn)
 }
 
 void
-ends_begin_history(struct hub *hub)
+ends_begin_history(struct hub *hub, uint64_t newest_lsn)
 {
     uint64_t *lsn = &hub->ends.disordered_lsn;
     struct session *session;
 
+    *lsn = newest_lsn > *lsn ? newest_lsn : *lsn;
     for (unsigned shard = 0; shard < hub->shards; shard++)
         *lsn = hub->ends.offered[shard].lsn > *lsn ? hub->ends.offered[shard].lsn : *lsn;
     DL_FOREACH (hub->sessions, session) {

@@ -388,14 +388,14 @@ translate_id(const struct hub *hub, unsigned shard, struct entry_id *id)
  * store.
  */
 static void
-on_history(void *ctx, unsigned shard)
+on_history(void *ctx, unsigned shard, uint64_t newest_lsn)
 {
     struct hub *hub = ctx;
     struct session *session, *next;
 
     hub_fan_out(hub);
     hub->covered[shard] = (struct reader_covered){.lsn = 0};
-    ends_begin_history(hub);
+    ends_begin_history(hub, newest_lsn);
     translate_id(hub, shard, &hub->newest[shard]);
     translate_id(hub, shard, &hub->shed.hold[shard]);
     replay_buffer_reset(&hub->replay_buffer, hub->newest);

@@ -450,8 +450,8 @@ void ends_followed(struct hub *hub, unsigned shard);
 void ends_change_epoch(struct hub *hub);
 /* Earlier notifications of another shard may follow those of this transaction. */
 void hub_disorder_ends(struct hub *hub, uint64_t lsn);
-/* Call it after a failover of a shard. */
-void ends_begin_history(struct hub *hub);
+/* Call it after a failover of a shard, with the newest LSN that was read before. */
+void ends_begin_history(struct hub *hub, uint64_t newest_lsn);
 void ends_close(struct hub *hub);
 
 /* ---- memberships.c */

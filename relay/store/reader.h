@@ -67,9 +67,10 @@ struct reader_events {
     void (*on_gone_pairs)(void *ctx, struct bytes pairs);
     /*
      * The shard has another history (struct history). Translate all ids of the shard by
-     * store_translate_id before its next stream entry.
+     * store_translate_id before its next stream entry. `newest_lsn`: of what was delivered of all
+     * shards, or stored before the start; 0 with one shard.
      */
-    void (*on_history)(void *ctx, unsigned shard);
+    void (*on_history)(void *ctx, unsigned shard, uint64_t newest_lsn);
     /* Stream entries up to `reached` were trimmed before all of them were read. */
     void (*on_trimmed)(void *ctx, unsigned shard, struct entry_id reached);
     /* After a reconnect or a trimmed stream: memberships, acks or cut-offs may have been missed. */

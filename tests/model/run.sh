@@ -64,6 +64,12 @@ check fails "if a covered position ends the transaction that commits there, its 
 check fails "if no cursor names open transactions, an end is missing" ends.pml -DVARIANT=NO_MARK
 check fails "if only cursors of the pending list and of ends name them, an end is missing" ends.pml -DVARIANT=PLAIN_CURSORS
 
+check holds "so it does if a shard is behind the other, and on a relay that has just started" overtakes.pml ${CLAIRON_LONG:+-DIDS=3}
+check fails "if a notification that did not wait for the other shard is like any other, an end is early" overtakes.pml -DVARIANT=NO_EARLY
+check fails "so it is if a relay does not know that it starts at different positions" overtakes.pml -DVARIANT=NO_START
+check fails "so it is if a session does not know of a failover" overtakes.pml -DVARIANT=NO_HISTORY
+check fails "so it is if it does not know what its relay had not offered before" overtakes.pml -DVARIANT=ONLY_OFFERED
+
 check holds "the reply to a barrier follows all notifications of the transactions before it" barriers.pml ${CLAIRON_LONG:+-DIDS=3 -DCONNECTIONS=2}
 check fails "if a barrier does not wait for the streams, its reply is early" barriers.pml -DVARIANT=AT_STORED
 check fails "so it is if a barrier waits only for the cursor" barriers.pml -DVARIANT=AT_CURSOR

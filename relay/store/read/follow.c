@@ -142,7 +142,8 @@ begin_history(struct shard_stream *stream)
     if (store_translate_id(reader->store, stream->number, &stream->delivered) != RC_OK)
         stream->delivered = (struct entry_id){0, 0};
     stream->at = stream->delivered;
-    reader->events.on_history(reader->events.ctx, stream->number);
+    reader->events.on_history(reader->events.ctx, stream->number,
+                              reader->order != NULL ? order_newest_lsn(reader->order) : 0);
 }
 
 /* What was trimmed may have had the newest position that the shard covers: history.lua adds it. */

@@ -482,6 +482,19 @@ order_has_delivered(const struct order *order, unsigned shard, struct position p
     return !queue->has_left && !position_less(queue->delivered_since, position);
 }
 
+uint64_t
+order_newest_lsn(const struct order *order)
+{
+    uint64_t newest = 0;
+
+    for (unsigned k = 0; k < order->count; k++) {
+        const uint64_t lsn = order->queues[k].delivered.lsn;
+
+        newest = lsn > newest ? lsn : newest;
+    }
+    return newest;
+}
+
 struct position
 order_seen(const struct order *order, unsigned shard)
 {

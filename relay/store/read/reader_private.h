@@ -84,6 +84,9 @@ int order_skip_overdue(struct order *order, int64_t before_us);
  */
 bool order_has_delivered(const struct order *order, unsigned shard, struct position position);
 
+/* Returns the newest LSN of what was delivered, or stored before order_begin or order_join. */
+uint64_t order_newest_lsn(const struct order *order);
+
 /* Returns the position up to which all notifications of the shard were added. */
 struct position order_seen(const struct order *order, unsigned shard);
 /* True if the shard has enough stream entries in memory, so no more should be read. */

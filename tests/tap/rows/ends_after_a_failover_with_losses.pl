@@ -1,6 +1,6 @@
 # Tests the ends of transactions after a failover in which shard 0 has lost its newest notifications, and the shard of the user has not:
 # shard 0 receives them again, behind later ones of the user. The end of such a transaction follows all of it, also on a relay
-# that was started after the failover.
+# that was started shortly before or after the failover.
 use strict;
 use warnings;
 
@@ -25,9 +25,9 @@ sub sources { my ($client) = @_; return join ' ', map { $_->{t} eq 'end' ? 'end'
 
 sub keys_of_shard_0 { return @{ $store->execute('KEYS', 'clairon:{0}:*') } }
 
-for my $restarts (0, 1)
+for my $restarted ('', 'before', 'after')
 {
-    my $what  = $restarts ? 'a relay that was restarted' : 'a relay that has followed the failover';
+    my $what  = $restarted ? "a relay that was restarted $restarted the failover" : 'a relay that has followed the failover';
     my $first = $gate->client('u1', ends => JSON::true);
     my $pos   = $first->pos;
     my @kept  = map { [ $_, $store->execute('DUMP', $_) ] } keys_of_shard_0();
@@ -36,12 +36,13 @@ for my $restarts (0, 1)
     $first->run_until("$what: all rows arrive", sub { $first->notifications >= 4 });
     $first->close;
     $feed->kill9;
+    $gate->restart if $restarted eq 'before';
     kill STOP => $gate->pid;
     $store->execute('DEL', keys_of_shard_0());
     $store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
     $store->restart;
-    $gate->kill9 if $restarts;
-    $gate->start if $restarts;
+    $gate->kill9 if $restarted eq 'after';
+    $gate->start if $restarted eq 'after';
     kill CONT => $gate->pid;
     $gate->wait_ready;
 
