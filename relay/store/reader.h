@@ -31,7 +31,7 @@ struct reader_reload {
 struct reader_followed {
     unsigned shard;
     struct entry_id newest; /* stream entries up to this id were not read */
-    uint64_t early_lsn;     /* earlier notifications of shard 0 may follow this LSN; 0: none */
+    uint64_t early_lsn; /* what was read up to here may precede earlier notifications; 0: none */
     struct transactions notified; /* the newest transactions with a notification up to `newest` */
 };
 

@@ -90,7 +90,7 @@ has_merged(struct reader_connection *connection)
         return false;
     log_warn("store", "shard is behind or lost data: its notifications may be out of order",
              LOG_UINT("shard", connection->number), LOG_INT("waited_s", waited_us / 1000000));
-    connection->begin.early_lsn = order_seen(order, connection->number).lsn;
+    connection->begin.early_lsn = order_newest_lsn(order);
     return true;
 }
 

@@ -12,6 +12,7 @@
 #define SECONDS INT64_C(1000000)
 
 static unsigned followed;
+static uint64_t early_lsn;
 
 static void
 on_followed(void *ctx, const struct reader_followed *begin)
@@ -19,6 +20,7 @@ on_followed(void *ctx, const struct reader_followed *begin)
     (void)ctx;
     assert_int_equal(begin->shard, 1);
     followed++;
+    early_lsn = begin->early_lsn;
 }
 
 static void
@@ -75,6 +77,7 @@ test_merge_ends_with_the_missing_entry(void **state)
     follow_advance(&reader);
     assert_false(follow_waits(&reader));
     assert_int_equal(followed, 1);
+    assert_int_equal(early_lsn, 0);
     order_free(reader.order);
 }
 
@@ -85,8 +88,10 @@ test_merge_times_out(void **state)
 
     (void)state;
     merge(&reader, 3 * SECONDS);
+    add(&reader, 2, 12, "");
     follow_advance(&reader);
     assert_int_equal(followed, 1);
+    assert_int_equal(early_lsn, 12);
     order_free(reader.order);
 }
 
