@@ -90,10 +90,10 @@ local function acknowledge(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- Handles an id that may be missing from the user's pending list. Possible causes: the user acknowledged
--- the id before, perhaps in this call; the notification is complete; the user is not a recipient;
--- the audience is open-ended and another relay has not yet reported the delivery. In the last case
--- the ack is stored until the report arrives.
+-- Handles an id that may be missing from the user's pending list. Possible causes: the audience is large, so
+-- the notification is in the list for all users; the user acknowledged the id before, perhaps in this call;
+-- the notification is complete; the user is not a recipient; the audience is open-ended and another relay has
+-- not yet reported the delivery. In the last case the ack is stored until the report arrives.
 local function acknowledge_unlisted(id)
     if firsts[id] then apply_acks(id) end
     local value = notifications[id]
@@ -113,7 +113,7 @@ local function find_first_entry(id)
     first_entries[id] = score and entry_of_score(score)
 end
 
--- One ZREM checks all ids, because exactly the pending ids are in the user's pending list.
+-- Ids in the user's pending list are pending. If one ZREM removes all of a chunk, none is checked singly.
 local function acknowledge_chunk(from, to)
     for i = from, to do
         local value = notifications[args[i]]
