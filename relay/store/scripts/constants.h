@@ -56,6 +56,12 @@
 #define STORE_PRESENCE_REMOVED_MS 60000
 #define STORE_LAST_SEEN_MS 3600000
 
+/*
+ * Users of a notification whose due times are this close share a retry; at most a quarter of the
+ * ack timeout.
+ */
+#define STORE_RETRY_SLACK_MS 500
+
 /* Bytes of a field of KEY_ENDED. */
 #define STORE_ENDED_BYTES_MAX 2048
 

@@ -20,7 +20,7 @@ local PAIRS_MAX, NOTIFICATION_PAIRS, BYTES_MAX = 1000, 10, 1024 * 1024
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 -- Users of a notification who become due within this time share the stream entry of a retry. The
 -- first user waits for the other users, since no user receives a retry before the due time.
-local slack_ms = math.min(500, timeout / 4)
+local slack_ms = math.min(STORE_RETRY_SLACK_MS, timeout / 4)
 local now = now_ms()
 local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX

@@ -18,7 +18,6 @@
 #define HEARTBEATS_PER_INFO 5                /* the server's memory is read less often */
 #define HEARTBEATS_PER_CHECK 10              /* so are the other shards of a connection checked */
 #define LEASES_PER_TIME 10                   /* so is the server's clock read */
-#define RETRY_SLACK_MS 500                   /* due.lua: users with close due times share a retry */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
@@ -356,7 +355,7 @@ on_first_due(void *ctx, const struct redisReply *reply)
     maintenance->first_due_ms = first_score(reply, &is_user);
     if (is_user && maintenance->first_due_ms > 0.0)
         maintenance->first_due_ms +=
-            (double)(timeout_ms / 4 < RETRY_SLACK_MS ? timeout_ms / 4 : RETRY_SLACK_MS);
+            (double)(timeout_ms / 4 < STORE_RETRY_SLACK_MS ? timeout_ms / 4 : STORE_RETRY_SLACK_MS);
 }
 
 static void
