@@ -25,9 +25,10 @@ local now = now_ms()
 local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
 
--- The error log contains the notification's data once. After its first entry, `found` may be nil.
+-- Writes an entry of the error log, and ends the pairs. The log contains the notification's data once: after
+-- its first entry, `found` may be nil.
 local first_parts = {}
-local function log_error(id, found, reason, attempts, users)
+local function move_to_error_log(id, found, reason, attempts, users)
     local _, owner = logged_before(id)
     local has_data, data, route = found and not owner, '', ''
     if has_data then
@@ -52,7 +53,7 @@ local function expire(id)
         return
     end
     local users, ended, is_complete = end_notification(id, PAIRS_MAX, function(pending)
-        log_error(id, found, 'expired', found and attempts_of(found) or logged or 0, pending)
+        move_to_error_log(id, found, 'expired', found and attempts_of(found) or logged or 0, pending)
     end)
     expired, pairs_left = expired + ended, pairs_left - users - NOTIFICATION_PAIRS
     if not is_complete then more = 1 end
@@ -78,7 +79,7 @@ local function postpone_expiration(id, expires, users)
 end
 
 local function dead_letter(id, found, attempts, users)
-    log_error(id, found, 'exhausted', attempts, users)
+    move_to_error_log(id, found, 'exhausted', attempts, users)
     local notification = notification_of(id)
     exhausted, notification.left = exhausted + #users, notification.left - #users
     mark_changed(id)
@@ -96,7 +97,6 @@ end
 local function retry_users(id, found, retries, users)
     local before = found.entry
     local entry = replace_entry(found, retries + 1, users)
-    notification_of(id).is_retried = true
     local counts = {}
     for _, user in ipairs(users) do
         counts[#counts + 1] = user

@@ -96,7 +96,6 @@ end
 -- That entry is stored with the retries under the empty name, which no user has.
 local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
-    notifications[id].is_retried = true
 end
 
 local function first_entry(id, notification)
