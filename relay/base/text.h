@@ -1,4 +1,4 @@
-/* text.h: joined texts, valid UTF-8, the closest word, random digits, and the hash of bytes. */
+/* text.h: joined texts, UTF-8, the closest word, hexadecimal digits, and the hash of bytes. */
 #ifndef CLAIRON_BASE_TEXT_H
 #define CLAIRON_BASE_TEXT_H
 
@@ -46,6 +46,15 @@ size_t suggest_distance(const char *left, const char *right);
 
 /* Returns the closest word if at most half the letters of `word` differ, otherwise NULL. */
 const char *suggest_word(const char *word, const char *const *words, size_t count);
+
+/* Returns the value of a hexadecimal digit; -1: it is none. Has no branches: ids are random. */
+static inline int
+hex_value(char digit)
+{
+    const unsigned byte = (unsigned char)digit, number = byte - '0', letter = (byte | 0x20) - 'a';
+
+    return number < 10 ? (int)number : letter < 6 ? (int)letter + 10 : -1;
+}
 
 #define RANDOM_HEX_MAX 32
 

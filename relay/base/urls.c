@@ -104,15 +104,6 @@ urls_rest(const char *url)
 #define DEFAULT_PORT 6379
 #define DATABASE_MAX 1000000
 
-static int
-hex_value(char c)
-{
-    const char *digits = "0123456789abcdef";
-    const char *at = c != '\0' ? strchr(digits, c | 0x20) : NULL;
-
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 /* Copies [at, end) and decodes %xx. */
 static enum rc
 copy_decoded(char out[URL_TEXT_MAX], const char *at, const char *end)

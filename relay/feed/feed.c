@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define FEED_BACKOFF_BASE_MS 100
 #define FEED_BACKOFF_CAP_MS 5000
@@ -109,12 +110,6 @@ put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
     frame[FRAME_AT_KIND] = (unsigned char)kind;
     frame[FRAME_AT_VERSION] = FRAME_VERSION;
     bytes_put_u64(frame + FRAME_AT_ORDINAL, ordinal);
-}
-
-static unsigned char
-hex_value(char digit)
-{
-    return (unsigned char)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
 /* Returns the end of the written bytes. */

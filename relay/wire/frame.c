@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "decoder/protocol/envelope.h"
 
 static const char hex_digits[] = "0123456789abcdef";
@@ -234,34 +235,25 @@ frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1])
     *out = '\0';
 }
 
-/* Above 15: not a hexadecimal digit. */
-static unsigned
-hex_value(char byte)
-{
-    const unsigned digit = (unsigned)byte - '0', letter = ((unsigned)byte | 0x20) - 'a';
-
-    return digit < 10 ? digit : letter < 6 ? letter + 10 : 16;
-}
-
 bool
 frame_id_parse(const char *text, size_t len, unsigned char ret_id[16])
 {
     unsigned char id[16];
-    unsigned all = 0;
+    int all = 0;
 
     if (len != FRAME_UUID_TEXT || text[8] != '-' || text[13] != '-' || text[18] != '-' ||
         text[23] != '-')
         return false;
     for (int i = 0; i < 16; i++, text += 2) {
-        unsigned high, low;
+        int high, low;
 
         text += i == 4 || i == 6 || i == 8 || i == 10;
         high = hex_value(text[0]);
         low = hex_value(text[1]);
         all |= high | low;
-        id[i] = (unsigned char)(high << 4 | low);
+        id[i] = (unsigned char)((unsigned)high << 4 | (unsigned)low);
     }
-    if (all > 15)
+    if (all < 0)
         return false;
     memcpy(ret_id, id, sizeof(id));
     return true;

@@ -1,6 +1,8 @@
 /* http_body.c: finds the end of a body, and rejects chunks that parsers read differently. */
 #include "wire/http_body.h"
 
+#include "base/text.h"
+
 #define DIGITS_MAX 15 /* of a chunk's size; no size overflows */
 
 void
@@ -11,15 +13,6 @@ http_body_begin(struct http_body *body, const struct http_head *head)
         body->part = HTTP_BODY_SIZE;
     else if (head->content_length == 0)
         body->part = HTTP_BODY_COMPLETE;
-}
-
-static int
-hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* The size is complete: its line has ended. */
@@ -50,7 +43,7 @@ parse_extensions(struct http_body *body, char c)
 static const char *
 parse_size(struct http_body *body, char c)
 {
-    int digit = hex_digit(c);
+    int digit = hex_value(c);
 
     if (digit >= 0 && body->digits == DIGITS_MAX)
         return "chunk size too long";

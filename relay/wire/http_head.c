@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "wire/bytes.h"
 
 /* Headers that must be unique, because parsers differ in which duplicate they use. */
@@ -48,12 +49,6 @@ has_control(const char *text, size_t len)
     return false;
 }
 
-static bool
-is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
-}
-
 /* 00 to 1f, and 7f. */
 static bool
 is_hex_of_control(const char *hex)
@@ -74,7 +69,7 @@ check_target(const char *target, const char *end, const char **ret_why)
     if (has_control(target, (size_t)(end - target)))
         *ret_why = "control character in the request target";
     for (const char *at = target; at < end && *ret_why == NULL; at++) {
-        if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
+        if (*at == '%' && (end - at < 3 || hex_value(at[1]) < 0 || hex_value(at[2]) < 0))
             *ret_why = "% without two hexadecimal digits in the request target";
         else if (*at == '%' && at[1] == '0' && at[2] == '0')
             *ret_why = "%00 in the request target";
@@ -471,12 +466,6 @@ http_head_text(const struct http_head *head, const char *name, size_t max, char 
     return bounded(text, max, ret_text);
 }
 
-static unsigned
-escape_value(char c)
-{
-    return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-}
-
 /* Decodes a text in which each % was validated. `blank`: the character that stands for a blank. */
 static char *
 decode(const char *at, const char *end, char blank)
@@ -486,7 +475,7 @@ decode(const char *at, const char *end, char blank)
 
     for (; at < end; at++) {
         if (*at == '%') {
-            *to++ = (char)(escape_value(at[1]) << 4 | escape_value(at[2]));
+            *to++ = (char)(hex_value(at[1]) << 4 | hex_value(at[2]));
             at += 2;
         } else {
             *to++ = *at == blank ? ' ' : *at;
@@ -535,8 +524,8 @@ http_form_argument(const char *body, size_t len, const char *name, size_t max, c
 {
     for (size_t i = 0; i < len; i++)
         if (body[i] == '\0' ||
-            (body[i] == '%' && (len - i < 3 || !is_hex(body[i + 1]) || !is_hex(body[i + 2]) ||
-                                memcmp(body + i, "%00", 3) == 0)))
+            (body[i] == '%' && (len - i < 3 || hex_value(body[i + 1]) < 0 ||
+                                hex_value(body[i + 2]) < 0 || memcmp(body + i, "%00", 3) == 0)))
             len = 0; /* invalid */
     return find_argument(body, body + len, name, max, ret_text);
 }

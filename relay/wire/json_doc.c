@@ -174,15 +174,6 @@ get(struct scan *scan)
     return byte;
 }
 
-static int
-hex_digit(int byte)
-{
-    if (is_digit(byte))
-        return byte - '0';
-    byte |= 0x20;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
-}
-
 /* Skips an escape. A surrogate is checked later. */
 static bool
 skip_escape(struct scan *scan)
@@ -194,7 +185,7 @@ skip_escape(struct scan *scan)
     if (byte <= 0 || strchr("\"\\/bfnrtu", byte) == NULL)
         return fail(scan, JSON_FAULT_SYNTAX, "invalid escape");
     for (int i = 0; byte == 'u' && i < 4; i++) {
-        if (hex_digit(get(scan)) < 0)
+        if (hex_value((char)get(scan)) < 0)
             return fail(scan, JSON_FAULT_SYNTAX, "invalid escape");
     }
     return true;
@@ -207,7 +198,7 @@ code_unit(const char *digits)
     unsigned unit = 0;
 
     for (int i = 0; i < 4; i++)
-        unit = unit << 4 | (unsigned)hex_digit(digits[i]);
+        unit = unit << 4 | (unsigned)hex_value(digits[i]);
     return unit;
 }
 

@@ -94,9 +94,9 @@ static void
 test_invalid_urls_are_rejected(void **state)
 {
     static const char *const bad[] = {
-        "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
-        "unix://rel", "redis://h/notanum", "redis://[::1",  "redis://a%zz@h",  "redis://h:1/-2",
-        "rediss://",  "redis://%00@h:1",   "redis://[::1]x"};
+        "",           "redis://",          "http://x",         "redis://h:70000", "redis://h:x",
+        "unix://rel", "redis://h/notanum", "redis://[::1",     "redis://a%zz@h",  "redis://h:1/-2",
+        "rediss://",  "redis://%00@h:1",   "redis://%4\x10@h", "redis://[::1]x"};
     struct url address;
 
     (void)state;
