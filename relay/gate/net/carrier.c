@@ -118,7 +118,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
     if (reason == LWS_CALLBACK_RAW_RX)
         on_bytes(conn, in, len);
     else if (reason == LWS_CALLBACK_RAW_CLOSE && !conn->in_adopt)
-        conn->gate->conns->on_closed(conn);
+        conn->gate->conns->on_socket_closed(conn);
     else if (reason == LWS_CALLBACK_RAW_WRITEABLE && conn->phase != CONN_CLOSING)
         conn->events->on_writable(conn);
     return 0;

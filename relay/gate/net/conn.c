@@ -531,7 +531,7 @@ conns_open(struct gate *gate, const struct conn_events *first_events)
 {
     gate->conns = memory_new(sizeof(*gate->conns));
     gate->conns->first_events = first_events;
-    gate->conns->on_closed = conn_closed;
+    gate->conns->on_socket_closed = conn_closed;
     gate->conns->hellos = memory_new(sizeof(*gate->conns->hellos));
     ev_init(&gate->conns->hellos->turn, on_turn);
     gate->conns->hellos->turn.data = gate;

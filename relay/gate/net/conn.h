@@ -117,13 +117,13 @@ struct conns {
         struct conn *first; /* oldest first */
         int count;
     } in[CONN_PHASES];
-    const struct conn_events *first_events; /* for HANDSHAKE and HEAD */
-    void (*on_closed)(struct conn *conn);   /* the socket is closed: frees conn */
-    struct hellos *hellos;                  /* TLS clients before their first request */
-    struct ev_io reaper;                    /* closes the connections in CLOSING */
-    struct conn *writes;                    /* connections that write in this loop iteration */
-    struct ev_io writer;                    /* calls their on_writable ... */
-    bool is_writing;                        /* ... now */
+    const struct conn_events *first_events;      /* for HANDSHAKE and HEAD */
+    void (*on_socket_closed)(struct conn *conn); /* calls on_closed, and frees conn */
+    struct hellos *hellos;                       /* TLS clients before their first request */
+    struct ev_io reaper;                         /* closes the connections in CLOSING */
+    struct conn *writes;                         /* connections that write in this loop iteration */
+    struct ev_io writer;                         /* calls their on_writable ... */
+    bool is_writing;                             /* ... now */
 };
 
 void conns_open(struct gate *gate, const struct conn_events *first_events);
@@ -168,7 +168,7 @@ struct ssl_ctx_st *carrier_tls(const struct gate *gate);
 
 /* Passes the socket to libwebsockets. False: it rejected and closed it; the caller frees conn. */
 bool conn_adopt(struct conn *conn);
-/* Closes the socket. Returns whether on_closed was called. */
+/* Closes the socket. Returns whether conns->on_socket_closed was called. */
 bool conn_close_socket(struct conn *conn);
 
 /*
