@@ -153,8 +153,8 @@ struct shed {
  * are their bytes, estimated by the size of the last pages. They need memory in the store, on the
  * way, and in this process, where unsent notifications wait for slow clients.
  */
-struct resumes {
-    struct rates *budgets;   /* by user */
+struct page_budget {
+    struct rates *rates;     /* by user */
     ev_timer timer;          /* active while sessions wait */
     unsigned pages;          /* number of pages that are being read */
     size_t page_bytes;       /* estimated size of a page */
@@ -261,7 +261,7 @@ struct hub {
     ev_timer heartbeat;
     bool presence_is_stale; /* a change of presence was not stored */
     struct shed shed;
-    struct resumes resumes;
+    struct page_budget page_budget;
     size_t queued_bytes; /* size of the queued notifications, each counted once */
     bool closing;
 };

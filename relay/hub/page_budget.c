@@ -19,28 +19,28 @@ session_budget_is_spent(struct session *session)
     const struct hub *hub = session->hub;
 
     return session->requests.page != PAGE_PAID &&
-           !rates_has(hub->resumes.budgets, session->client.user,
+           !rates_has(hub->page_budget.rates, session->client.user,
                       hub->config->delivery.resume_pages, clock_monotonic_us());
 }
 
 static bool
 may_read(const struct hub *hub)
 {
-    const struct resumes *resumes = &hub->resumes;
-    const size_t page_bytes = resumes->page_bytes > PAGE_BYTES ? resumes->page_bytes : PAGE_BYTES;
+    const struct page_budget *budget = &hub->page_budget;
+    const size_t page_bytes = budget->page_bytes > PAGE_BYTES ? budget->page_bytes : PAGE_BYTES;
 
     if (hub_is_over_limit(hub))
         return false; /* until slow clients were closed */
-    return resumes->pages == 0 ||
-           (resumes->pages < PAGES_MAX && (resumes->pages + 1) * page_bytes <= PAGES_BYTES_MAX);
+    return budget->pages == 0 ||
+           (budget->pages < PAGES_MAX && (budget->pages + 1) * page_bytes <= PAGES_BYTES_MAX);
 }
 
 static struct session **
 list_of(struct session *session)
 {
-    struct resumes *resumes = &session->hub->resumes;
+    struct page_budget *budget = &session->hub->page_budget;
 
-    return session->requests.page == PAGE_WAITING ? &resumes->waiting : &resumes->spent;
+    return session->requests.page == PAGE_WAITING ? &budget->waiting : &budget->spent;
 }
 
 static void
@@ -51,8 +51,8 @@ wait_as(struct session *session, enum session_page page)
     session->requests.is_awaited = true;
     session->requests.page = page;
     DL_APPEND2(*list_of(session), session, requests.page_prev, requests.page_next);
-    if (!ev_is_active(&hub->resumes.timer))
-        ev_timer_again(hub->loop, &hub->resumes.timer);
+    if (!ev_is_active(&hub->page_budget.timer))
+        ev_timer_again(hub->loop, &hub->page_budget.timer);
 }
 
 static void
@@ -77,9 +77,9 @@ wake_waiting(struct hub *hub)
 {
     unsigned woken = 0;
 
-    while (hub->resumes.waiting != NULL && hub->resumes.pages + woken < PAGES_MAX &&
+    while (hub->page_budget.waiting != NULL && hub->page_budget.pages + woken < PAGES_MAX &&
            may_read(hub)) {
-        wake(hub->resumes.waiting, PAGE_NONE);
+        wake(hub->page_budget.waiting, PAGE_NONE);
         woken++;
     }
 }
@@ -87,7 +87,7 @@ wake_waiting(struct hub *hub)
 static bool
 pay(struct session *session)
 {
-    return rates_consume(session->hub->resumes.budgets, session->client.user,
+    return rates_consume(session->hub->page_budget.rates, session->client.user,
                          session->hub->config->delivery.resume_pages, clock_monotonic_us());
 }
 
@@ -97,7 +97,7 @@ wake_spent(struct hub *hub)
 {
     struct session *session, *next;
 
-    DL_FOREACH_SAFE2(hub->resumes.spent, session, next, requests.page_next)
+    DL_FOREACH_SAFE2(hub->page_budget.spent, session, next, requests.page_next)
     {
         if (pay(session))
             wake(session, PAGE_PAID);
@@ -112,7 +112,7 @@ on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     wake_waiting(hub);
     wake_spent(hub);
-    if (hub->resumes.waiting == NULL && hub->resumes.spent == NULL)
+    if (hub->page_budget.waiting == NULL && hub->page_budget.spent == NULL)
         ev_timer_stop(loop, timer);
 }
 
@@ -124,7 +124,7 @@ begin_page(struct session *session, bool is_of_stream)
 
     if (!may_read(hub)) {
         if (is_paid)
-            rates_refund(hub->resumes.budgets, session->client.user, 1);
+            rates_refund(hub->page_budget.rates, session->client.user, 1);
         wait_as(session, PAGE_WAITING);
         return false;
     }
@@ -133,7 +133,7 @@ begin_page(struct session *session, bool is_of_stream)
         wait_as(session, PAGE_SPENT);
         return false;
     }
-    hub->resumes.pages++;
+    hub->page_budget.pages++;
     session->requests.page = PAGE_READING;
     if (is_of_stream)
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
@@ -154,20 +154,20 @@ static void
 end_page(struct session *session, const struct store_page *page, bool is_of_stream)
 {
     struct hub *hub = session->hub;
-    struct resumes *resumes = &hub->resumes;
+    struct page_budget *budget = &hub->page_budget;
     const size_t bytes = bytes_of(page);
 
     session->requests.page = PAGE_NONE;
     session->requests.is_awaited = false;
-    resumes->pages--;
+    budget->pages--;
     if (bytes > 0) /* smaller pages lower the estimate slowly */
-        resumes->page_bytes =
-            bytes > resumes->page_bytes ? bytes : (3 * resumes->page_bytes + bytes) / 4;
-    if (resumes->pages == 0)
-        resumes->page_bytes = PAGE_BYTES_UNKNOWN;
+        budget->page_bytes =
+            bytes > budget->page_bytes ? bytes : (3 * budget->page_bytes + bytes) / 4;
+    if (budget->pages == 0)
+        budget->page_bytes = PAGE_BYTES_UNKNOWN;
     /* A page with a large notification costs as much as the pages that it is worth. */
     if (is_of_stream && bytes > PAGE_BYTES)
-        rates_refund(resumes->budgets, session->client.user, 1 - (double)bytes / PAGE_BYTES);
+        rates_refund(budget->rates, session->client.user, 1 - (double)bytes / PAGE_BYTES);
     if (!hub->closing)
         wake_waiting(hub);
 }
@@ -222,21 +222,21 @@ session_leave_pages(struct session *session)
 void
 pages_open(struct hub *hub)
 {
-    ev_init(&hub->resumes.timer, on_timer);
-    hub->resumes.timer.repeat = RETRY_EVERY_S;
-    hub->resumes.timer.data = hub;
-    hub->resumes.budgets = rates_new(BURST_S);
-    hub->resumes.page_bytes = PAGE_BYTES_UNKNOWN;
+    ev_init(&hub->page_budget.timer, on_timer);
+    hub->page_budget.timer.repeat = RETRY_EVERY_S;
+    hub->page_budget.timer.data = hub;
+    hub->page_budget.rates = rates_new(BURST_S);
+    hub->page_budget.page_bytes = PAGE_BYTES_UNKNOWN;
 }
 
 void
 pages_stop(struct hub *hub)
 {
-    ev_timer_stop(hub->loop, &hub->resumes.timer);
+    ev_timer_stop(hub->loop, &hub->page_budget.timer);
 }
 
 void
 pages_close(struct hub *hub)
 {
-    rates_free(hub->resumes.budgets);
+    rates_free(hub->page_budget.rates);
 }

@@ -260,7 +260,7 @@ struct session_requests {
     bool is_awaited; /* a page, or the end of the wait for one, will mark the session to advance */
     bool has_failed; /* the last request failed */
     enum session_page page;
-    struct session *page_prev; /* links of resumes.waiting or resumes.spent */
+    struct session *page_prev; /* links of page_budget.waiting or page_budget.spent */
     struct session *page_next;
 };
 
