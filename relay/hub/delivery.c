@@ -94,14 +94,31 @@ inflight_sweep(struct inflight *inflight)
 
 /* ---- delivery reports */
 
+static enum inflight_state
+state_of(enum store_pair state)
+{
+    switch (state) {
+    case STORE_PAIR_PENDING:
+    case STORE_PAIR_LOST:
+        return INFLIGHT_OPEN;
+    case STORE_PAIR_ACKED:
+        return INFLIGHT_ACKED;
+    case STORE_PAIR_NONE:
+    case STORE_PAIR_ENDED:
+        return INFLIGHT_ENDED;
+    }
+    return INFLIGHT_OPEN;
+}
+
 /* The reply to a delivery report: the pair may have ended. */
 static void
 on_reported(struct hub *hub, struct pair_request *request, bool has_reply)
 {
-    if (has_reply && request->state != STORE_PAIR_PENDING)
-        user_sessions_pair_ended(
-            hub_sessions_of_user(hub, request->stored.user), request->stored.id,
-            request->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED : INFLIGHT_ENDED);
+    const enum inflight_state state = state_of(request->state);
+
+    if (has_reply && state != INFLIGHT_OPEN)
+        user_sessions_pair_ended(hub_sessions_of_user(hub, request->stored.user),
+                                 request->stored.id, state);
 }
 
 /* NULL: too many are queued. The notification stays pending, and is sent after a reconnect. */
@@ -169,22 +186,6 @@ note_recipient(struct hub *hub, const struct pair_request *request)
     } else if (request->state == STORE_PAIR_NONE || request->state == STORE_PAIR_LOST) {
         send_early(session, notification);
     }
-}
-
-static enum inflight_state
-state_of(enum store_pair state)
-{
-    switch (state) {
-    case STORE_PAIR_PENDING:
-    case STORE_PAIR_LOST:
-        return INFLIGHT_OPEN;
-    case STORE_PAIR_ACKED:
-        return INFLIGHT_ACKED;
-    case STORE_PAIR_NONE:
-    case STORE_PAIR_ENDED:
-        return INFLIGHT_ENDED;
-    }
-    return INFLIGHT_OPEN;
 }
 
 /* OPEN: the pair has not ended. */
