@@ -205,7 +205,7 @@ struct feed_feedback {
     ev_timer timer;
     ev_timer idle;              /* active until WAL without notifications is recorded */
     int64_t sent_us;            /* time of the last status message */
-    int64_t received_us;        /* time of the last message from the server */
+    int64_t received_us;        /* start of the server's silence: server_is_alive */
     int64_t timeout_us;         /* the server's wal_sender_timeout; 0: disabled */
     uint64_t reported_lsn;      /* LSN confirmed by the last status message */
     int64_t last_commit_us;     /* arrival of the last transaction's commit frame; monotonic */

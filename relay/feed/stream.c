@@ -88,9 +88,9 @@ on_ingested(void *ctx, enum rc rc)
 }
 
 /*
- * A batch goes to the shards for which it has frames, and to shard 0. WAL is confirmed once every
- * shard has recorded that it is processed. So a slot never starts beyond the progress of a shard
- * (feed_reset_if_slot_advanced).
+ * A batch goes to the shards for which it has frames, and to the first available one. WAL is
+ * confirmed once every shard has recorded that it is processed. So a slot never starts beyond the
+ * progress of a shard (feed_reset_if_slot_advanced).
  */
 static bool
 is_record_due(const struct feed *feed)
@@ -618,7 +618,8 @@ update_lag(struct feed *feed)
  * Detects a server that became unreachable without closing the connection: it sends nothing for
  * wal_sender_timeout. A reachable server requests a reply halfway through that timeout. The feed
  * must not request replies (decoder/FRAMES.md), so it sends its own status messages late enough for
- * the server to request one. Returns false if the feed was restarted.
+ * the server to request one. A confirmation postpones that request, and so the end of the timeout:
+ * a silent server sends no WAL, so confirmations end. Returns false if the feed was restarted.
  */
 static bool
 server_is_alive(struct feed *feed)

@@ -89,12 +89,13 @@ struct shard_events {
  *                                  waits, the log names the node and the command of a person, and
  *                                  after 2 s the shard is VERIFYING again
  *
- * Only nodes that a move involves must reply: a move that the shard's node reports, or one that has
- * rejected a request. Other primaries without a reply are ignored, so a dead one delays only its
- * own shards. That the node was SOLE is stored in the shard's `meta` (field `place`) until another
- * move begins. So a relay that starts, or a replica that takes over, needs no reply of such nodes
- * either; without that verdict, every primary must reply if the node has keys of the slot. A slot
- * without keys is taken as new.
+ * Only these nodes must reply: those that a move involves (the shard's node reports it, or has
+ * rejected a request), and the former node, unless it is marked failed without a move. Other
+ * primaries without a reply are ignored, so a dead one delays only its own shards. That the node
+ * was SOLE is stored in the shard's `meta` (field `place`) until another move begins. So a relay
+ * that starts, or a replica that takes over, needs no reply of such nodes either; without that
+ * verdict, every primary must reply if the node has keys of the slot. A slot without keys is taken
+ * as new.
  *
  * If a node that must reply is lost, a person decides: `clairon store accept` adds it to the field
  * `without` of `meta`, and its keys are abandoned.
