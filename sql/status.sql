@@ -30,7 +30,8 @@ CREATE VIEW clairon.status AS
            sender.state AS sender_state,
            sender.reply_time AS last_reply_at,
            coalesce(details.slot ->> 'invalidation_reason',
-                    CASE WHEN details.slot ->> 'conflicting' = 'true' THEN 'conflict'
+                    -- PostgreSQL 16 sets `conflicting` for removed WAL too.
+                    CASE WHEN details.slot ->> 'conflicting' = 'true' AND restart_lsn IS NOT NULL THEN 'conflict'
                          WHEN wal_status = 'lost' THEN 'wal_removed' END) AS lost_because,
            (details.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
            coalesce((details.slot ->> 'failover')::boolean, false) AS failover,

@@ -68,8 +68,9 @@ feed_query_slot(struct feed *feed)
      */
     snprintf(command, sizeof(command),
              "SELECT plugin, database = current_database(), active_pid, wal_status = 'lost',"
-             " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
-             " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting,"
+             " coalesce(to_jsonb(s)->>'invalidation_reason', CASE WHEN restart_lsn IS NOT NULL"
+             " AND to_jsonb(s)->>'conflicting' = 'true' THEN 'conflict' ELSE 'wal_removed' END),"
+             " confirmed_flush_lsn, t.setting,"
              " pg_catalog.pg_is_in_recovery(), (SELECT d.oid FROM pg_catalog.pg_database d"
              " WHERE d.datname = current_database()), " PROCESS_OF "s.active_pid), " PROCESS_OF
              "pg_catalog.pg_backend_pid())"
@@ -203,7 +204,7 @@ struct loss {
     const char *hint;
 };
 
-/* PostgreSQL 16 reports "conflict" for two causes. */
+/* PostgreSQL 16 has "conflict" for two causes. */
 static const struct loss losses[] = {
     {"wal_removed", "PostgreSQL removed WAL that the slot still needed (max_slot_wal_keep_size)",
      "raise max_slot_wal_keep_size, and check why the relay was behind"},

@@ -105,7 +105,7 @@ $mark = $relay->log_mark;
 $primary->append_conf('postgresql.conf', "wal_level = replica\n");
 $primary->restart;
 $relay->wait_for_log(qr/wal_level/, from => $mark);
-$relay->wait_for_log(qr/slot is lost.*set wal_level = logical on the primary/, from => $mark);
+$relay->wait_for_log(qr/slot is lost.*\bwal_level = logical on the primary/, from => $mark);
 pass('an insufficient wal_level is logged with a hint');
 $primary->append_conf('postgresql.conf', "wal_level = logical\n");
 $primary->restart;
