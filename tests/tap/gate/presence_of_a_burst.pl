@@ -11,7 +11,7 @@ use constant USERS => 200;
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
 my @raw   = map { Clairon::Test::RawSocket->open($relay) } 1 .. USERS;
-sub present { my @users = sort map { @{ $store->execute('SMEMBERS', $_) } } @{ $store->execute('KEYS', 'clairon:presence:*') }; return @users }
+sub present { my @users = sort map { @{ $store->execute('SMEMBERS', $_) } } @{ $store->execute('KEYS', $store->shared('presence:*')) }; return @users }
 
 $store->execute('CONFIG', 'SET', 'slowlog-log-slower-than', 0);
 $store->execute('CONFIG', 'SET', 'slowlog-max-len', 10_000);

@@ -30,7 +30,8 @@ sub send_raw { my ($bytes) = @_; my $raw = Clairon::Test::RawSocket->new($relay)
 sub https_status { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); return $raw->request(GET => '/healthz')->{status} }
 
 is(https_status(), 200, 'a client that completes its handshake is served');
-wait_until('both connections of the relay to the store are open', sub { (() = $store->execute('CLIENT', 'LIST') =~ /^id=/mg) >= 3 });
+# The test's own, one of each shard, and the reader's.
+wait_until('the connections of the relay to the store are open', sub { (() = $store->execute('CLIENT', 'LIST') =~ /^id=/mg) >= 2 + $store->shards });
 my $before = kilobytes();
 my $idle   = descriptors();    # may include the connection that is about to be closed
 
