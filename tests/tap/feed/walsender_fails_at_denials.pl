@@ -71,6 +71,7 @@ sub is_complete
 {
     my ($owner, $what) = @_;
     $neighbour->delay_of_row;
+    Clairon::Test::wait_confirmed($pg);    # the row above may be in another shard
     my $stored = stored($owner);
     is($stored->{alice}, $rows{$owner}{alice}, "$what: each row of the neighbour is stored once");
     my $denied = $RULES * $rows{$owner}{own} - $stored->{own};
