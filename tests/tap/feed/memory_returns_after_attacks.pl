@@ -74,7 +74,7 @@ sub wait_beside_alice
 sub is_trimmed
 {
     # A relay trims once a minute.
-    $store->execute_bytes('EVAL', script_text('trim'), 1, $store->shared('stream'), $store->shared('stream') =~ s/:stream$//r, 5000);
+    $store->execute_bytes('EVAL', script_text('trim'), 1, $_, s/:stream$//r, 5000) for $store->keys('stream');
     return !$store->pending && $store->entries <= 1000;
 }
 
