@@ -1,6 +1,6 @@
 /*
- * recipient.c: the user who reads rows: the targets of a rule that address the user; and which rows
- * the user may read.
+ * recipient.c: the reader of rows: the targets of a rule that address this user, and the check of
+ * each row.
  */
 #include "sql/user_rows.h"
 
